@@ -6,7 +6,7 @@ UV = $(firstword $(wildcard .build/uv/bin/uv) $(shell command -v uv 2>/dev/null)
 BENCHES := $(sort $(wildcard bench/*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check lint format bench clean
+.PHONY: help setup demo docs test test-slow check lint format bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do \
@@ -20,6 +20,10 @@ $(READY): pyproject.toml uv.lock scripts/setup
 
 demo: $(READY) ## walk through what the product does
 	@$(BIN)/omnigraph demo
+
+docs: $(READY) ## build the documentation site into .build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "open .build/site/index.html"
 
 test: $(READY) ## run the tests
 	@$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder

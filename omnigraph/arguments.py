@@ -7,13 +7,13 @@ before anything is opened or written, never an exception from deep inside.
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from types import NoneType, UnionType
-from typing import IO, Any, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import IO, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from omnigraph.deferred import Deferred
 from omnigraph.errors import BadRequest
+from omnigraph.light_dataclass import dataclass
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,6 +92,11 @@ def _kinds(call: Callable[..., object]) -> tuple[tuple[str, ...], dict[str, _Kin
     return tuple(parameters), {name: kind for name, kind in kinds.items() if kind is not None}
 
 
+def as_given(text: str | None) -> Any:
+    """A text from outside for an argument that takes a few texts: the method refuses others."""
+    return text
+
+
 def require_address(uri: str | os.PathLike[str]) -> None:
     """Pass for the address of a graph that can be looked for."""
     text = os.fspath(uri)
@@ -135,7 +140,10 @@ def _kind(name: str, annotation: Any) -> _Kind | None:
         origin = get_origin(member) or member
         if origin in (Any, object) or isinstance(member, str | TypeVar):
             return None
-        if origin is Callable:
+        if origin is Literal:
+            types.append(str)  # the method says which texts there are
+            words.append(_WORDS[str])
+        elif origin is Callable:
             is_callable = True
             words.append("a function")
         elif origin is IO:

@@ -7,9 +7,9 @@ used is refused by the name of its variable, never guessed at; an empty one coun
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from omnigraph.errors import BadRequest
+from omnigraph.light_dataclass import dataclass
 
 _PREFIX = "OMNIGRAPH_"
 _INTEGER_MAX = (1 << 63) - 1
@@ -285,6 +285,8 @@ TERM = TextVariable("TERM", "dumb: no colours")
 # Ours, for tests and shells.
 FAILPOINTS = TextVariable("OMNIGRAPH_FAILPOINTS", "for tests: where the program stops, `name=kill`")
 COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a command")
+COMPLETE_WORDS = TextVariable("COMP_WORDS", "set by bash: the words of the command so far")
+COMPLETE_ARGUMENTS = TextVariable("_TYPER_COMPLETE_ARGS", "set by zsh and fish: the same")
 
 TABLE: tuple[Variable, ...] = (
     HOME, PROFILE, BEARER_TOKEN,
@@ -300,7 +302,7 @@ TABLE: tuple[Variable, ...] = (
     *AWS.values(),
     JAVA_HOME, PYSPARK_PYTHON, GATEWAY_PORT,
     PATH, CACHE_HOME, USER_HOME, NO_COLOR, TERM,
-    FAILPOINTS, COMPLETE,
+    FAILPOINTS, COMPLETE, COMPLETE_WORDS, COMPLETE_ARGUMENTS,
 )  # fmt: skip
 """Every variable, in the order in which they are listed."""
 

@@ -26,6 +26,7 @@ OmnigraphError
 Invariant: fields carry the facts and survive pickling; the message is derived from them.
 """
 
+import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
@@ -426,21 +427,41 @@ class Violation:
     def __str__(self) -> str:
         if self.line is None:
             return self.text
-        where = f"line {self.line}" if self.file is None else f"{self.file}:{self.line}"
-        return f"{where}: {self.text}"
+        return f"{self._where}: {self.text}"
+
+    @builtins.property  # a violation has a field of that name
+    def _where(self) -> str:
+        return f"line {self.line}" if self.file is None else f"{self.file}:{self.line}"
+
+    def folded(self, count: int) -> str:
+        """This violation for so many of its rule, of which it is the first."""
+        if count == 1:
+            return str(self)
+        named = [] if self.id is None else [f"id '{self.id}'"]
+        first = ", ".join([*named, *([] if self.line is None else [self._where])])
+        return f"{count} rows: {self.text}" + (f"; first: {first}" if first else "")
+
+    @builtins.property  # a violation has a field of that name
+    def kind(self) -> tuple[str, str, str]:
+        """What equal faults have in common: the rule, the type and the property."""
+        return self.rule, self.type_name, self.property or ""
 
 
 @dataclass(eq=False)
 class ConstraintViolated(Refused):
-    """The data breaks rules of the schema. The first violations are listed; nothing was written."""
+    """The data breaks rules of the schema. The first violations are listed; nothing was written.
+    Where there are more, the message folds those of one kind."""
 
     violations: tuple[Violation, ...]
     total: int
     counts: tuple[tuple[str, int], ...] = ()  # by rule, when the data came in bulk
+    folded: tuple[tuple[Violation, int], ...] = ()  # the first of each kind, and how many there are
 
     def __str__(self) -> str:
-        listed = "; ".join(map(str, self.violations))
-        more = self.total - len(self.violations)
+        folded = self.folded if self.total > len(self.violations) else ()
+        folded = folded or tuple((violation, 1) for violation in self.violations)
+        listed = "; ".join(violation.folded(count) for violation, count in folded)
+        more = self.total - sum(count for _, count in folded)
         tail = f"; and {more} more" if more > 0 else ""
         return f"{listed}{tail}; correct the data and write again"
 

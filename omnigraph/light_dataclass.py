@@ -1,9 +1,9 @@
-"""Dataclasses (`dataclasses.dataclass`) that are cheap to define: one generated method, not six.
+"""Dataclasses (`dataclasses.dataclass`) that are cheap to define: one method is generated, late.
 
 The standard library compiles `__init__`, `__repr__`, `__eq__`, `__hash__`, `__setattr__` and
 `__delattr__` for every class, which takes half a millisecond: a process that follows one step of a
-graph would spend a third of its start on it. Here only `__init__` is compiled, and the others
-are shared functions.
+graph would spend a third of its start on it. Here only `__init__` is compiled, when the first
+object is made or its signature is asked for, and the others are shared functions.
 
 Invariant: a class behaves as the standard library's would. What is not plain (class variables,
 ordering, slots or a method that the class has by itself) is left to the standard
@@ -13,7 +13,7 @@ library. `fields`, `replace`, `asdict`, pickling, copying and `match` work as th
 import dataclasses
 from abc import update_abstractmethods
 from collections.abc import Callable
-from inspect import get_annotations
+from inspect import get_annotations, signature
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -77,7 +77,8 @@ def _made(cls: Any, *, frozen: bool, slots: bool, eq: bool) -> Any:
     cls.__dataclass_fields__ = fields
     cls.__dataclass_params__ = _Params(eq=eq, frozen=frozen)
     stated = [field for field in fields.values() if field.init and not field.kw_only]
-    cls.__init__ = _init(cls, list(fields.values()), frozen=frozen)
+    cls.__init__ = _late_init(cls, list(fields.values()), frozen=frozen)
+    cls.__signature__ = _LATE_SIGNATURE
     type.__setattr__(cls, "__match_args__", tuple(field.name for field in stated))
     cls.__repr__ = _repr([field.name for field in fields.values() if field.repr])
     if eq:
@@ -119,6 +120,37 @@ def _slotted(cls: Any, names: list[str]) -> Any:
     return slotted
 
 
+def _late_init(cls: Any, fields: list[Any], *, frozen: bool) -> Any:
+    """An `__init__` that compiles the real one and makes room for it."""
+    _require_order(fields)
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        real()(self, *args, **kwargs)
+
+    def real() -> Any:
+        init = cls.__init__
+        if init is __init__:  # two threads may both come here: they compile the same
+            init = cls.__init__ = _init(cls, fields, frozen=frozen)
+        return init
+
+    __init__.real = real  # type: ignore[attr-defined]
+    return __init__
+
+
+class _LateSignature:
+    """Class attribute `__signature__`: that of the real `__init__`, for who asks."""
+
+    def __get__(self, instance: object, owner: Any) -> Any:
+        if instance is not None:
+            raise AttributeError("__signature__")
+        init = owner.__init__
+        whole = signature(init.real() if hasattr(init, "real") else init)
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+
+_LATE_SIGNATURE = _LateSignature()
+
+
 def _init(cls: Any, fields: list[Any], *, frozen: bool) -> Any:
     known: dict[str, Any] = {"_set": object.__setattr__, "_missing": _MISSING}
     body = []
@@ -150,15 +182,19 @@ def _value(field: Any, known: dict[str, Any], *, has_slots: bool) -> str | None:
     return name if field.init else None
 
 
+def _require_order(fields: list[Any]) -> None:
+    given = [each for each in fields if each.init and not each.kw_only]
+    optional = [_default(each) is not None for each in given]
+    if optional != sorted(optional):
+        late = given[len(optional) - 1 - optional[::-1].index(False)].name
+        raise TypeError(f"non-default argument {late!r} follows default argument")
+
+
 def _parameters(fields: list[Any]) -> str:
     stated = [field for field in fields if field.init]
     given, named = (
         [each for each in stated if each.kw_only is is_named] for is_named in (False, True)
     )
-    optional = [_default(each) is not None for each in given]
-    if optional != sorted(optional):
-        late = given[len(optional) - 1 - optional[::-1].index(False)].name
-        raise TypeError(f"non-default argument {late!r} follows default argument")
     texts = [f"{each.name}{_default(each) or ''}" for each in (*given, *named)]
     return ", ".join(
         ["self", *texts[: len(given)], *(["*"] if named else []), *texts[len(given) :]]

@@ -6,9 +6,10 @@ shown, so no room asks for more than it. Nothing here imports another room.
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType, assert_never
+from typing import Literal, NewType, assert_never
+
+from omnigraph.light_dataclass import dataclass
 
 TableKey = NewType("TableKey", str)
 """`node:<Type>` or `edge:<Type>`: the name of a table in a plan, a manifest row and an error."""
@@ -18,6 +19,36 @@ TypeId = NewType("TypeId", int)
 
 PropertyId = NewType("PropertyId", int)
 """A property's identity inside its type. It survives renames and is never given out twice there."""
+
+LoadMode = Literal["append", "merge", "patch", "overwrite"]
+"""What a load does with rows that are there already."""
+
+EngineName = Literal["auto", "local", "spark"]
+"""Where work is done: in this process, on Spark, or where it is faster."""
+
+LocalEngineName = Literal["local", "spark"]
+"""Where an export is written."""
+
+ExportFormat = Literal["jsonl", "parquet", "csv"]
+"""File format of an export."""
+
+DatesForm = Literal["numbers", "iso"]
+"""How NDJSON writes dates and moments: as numbers since the epoch, or as ISO text."""
+
+Timing = Literal["now", "later"]
+"""Whether indexes or vectors are made with a write, or by upkeep."""
+
+DuplicateRule = Literal["last", "refuse"]
+"""What an id that comes twice in the input of a load means."""
+
+MergeUnit = Literal["entity", "property"]
+"""What two branches may not both have changed."""
+
+EntityKind = Literal["node", "edge"]
+"""The kind of an entity."""
+
+Durability = Literal["fsync", "os"]
+"""Whether a commit is flushed to disk before it is acknowledged."""
 
 
 class Kind(StrEnum):

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from omnigraph.catalog.defaults import read_default
 from omnigraph.catalog.draft import NO_PROPERTY_ID, Hint
+from omnigraph.catalog.indexes import Metric
 from omnigraph.catalog.model import Annotation, Embed, Literal, Property
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
@@ -82,6 +83,8 @@ def read_property(kind: Kind, owner: str, declared: ast.Property) -> Declared:
                     where = f"property {owner}.{name} of type {value_type}"
                     raise _misplaced(note, where, "annotate a Vector property")
                 embed = _embed(note)
+            case "metric" if value_type.is_vector:
+                kept.append(_metric(note))
             case "backfill":
                 backfill = _backfill(note, value_type)
             case "instruction":
@@ -192,6 +195,16 @@ def _backfill(note: ast.Annotation, value_type: ValueType) -> Literal:
             hint="write @backfill(value)",
         )
     return value
+
+
+def _metric(note: ast.Annotation) -> Annotation:
+    """The metric of a vector; elsewhere `@metric` is metadata."""
+    if note.kwargs or note.value not in list(Metric):
+        near = get_close_matches(str(note.value).lower(), list(Metric), n=1)
+        listed = ", ".join(Metric)
+        hint = f"did you mean '{near[0]}'? use one of {listed}" if near else f"use one of {listed}"
+        raise Fault(note.span, "@metric needs a metric", code="bad-annotation", hint=hint)
+    return Annotation(note.name, note.value, note.kwargs)
 
 
 def _embed(note: ast.Annotation) -> Embed:

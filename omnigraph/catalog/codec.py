@@ -6,7 +6,6 @@ have written. A document of another format raises `UnsupportedVersion`, a damage
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from omnigraph.catalog.documents import (
@@ -32,6 +31,7 @@ from omnigraph.catalog.model import (
     Range,
 )
 from omnigraph.errors import StorageFailed, UnsupportedVersion
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import PropertyId, Scalar, TypeId, ValueType
 
 T = TypeVar("T")

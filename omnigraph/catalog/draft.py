@@ -5,9 +5,10 @@ keys are in written order. `identity` gives out the ids.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.catalog.model import EdgeType, Interface, Literal, NodeType
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import Kind, PropertyId, Span, TypeId
 
 NO_TYPE_ID = TypeId(0)

@@ -18,6 +18,15 @@ class IndexKind(StrEnum):
     VECTOR = "vector"
 
 
+class Metric(StrEnum):
+    """How far apart two vectors are: their Euclidean distance, one less the cosine of their angle,
+    one less their dot product."""
+
+    L2 = "l2"
+    COSINE = "cosine"
+    DOT = "dot"
+
+
 @dataclass(frozen=True, slots=True)
 class IndexNote:
     """One index in a report, and the reason when it is not built yet."""

@@ -9,6 +9,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
+from omnigraph.catalog.indexes import Metric
 from omnigraph.errors import NotFound
 from omnigraph.light_dataclass import dataclass
 from omnigraph.types import (
@@ -86,6 +87,13 @@ class Property:
     embed: Embed | None = None
     injected_from: str | None = None  # an interface, when the node itself is silent
     default: Default | None = None  # the value where an insert or a load leaves it out
+
+    @property
+    def metric(self) -> Metric:
+        """How `nearest` and an index measure a vector, by `@metric`."""
+        said = next((note.value for note in self.annotations if note.name == "metric"), None)
+        is_known = self.type.is_vector and said in list(Metric)  # else it is metadata
+        return Metric(str(said)) if is_known else Metric.L2
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,10 @@ def graph_uri(*named: str | None) -> str:
     used = [flag for flag, value in flags.items() if value is not None]
     if len(given) + len(used) > 1:
         ways = "a path, --uri, --store, --server, --cluster and --profile"
-        raise typer.BadParameter(f"{ways} are mutually exclusive: pass one")
+        twice = " and ".join([*(f"'{uri}'" for uri in given), *used])
+        raise typer.BadParameter(
+            f"the graph is named twice, by {twice}: {ways} are mutually exclusive: pass one"
+        )
     if given and asked.graph is not None and not is_served(given[0]):
         raise typer.BadParameter("--graph names a graph of a server or cluster, not of a store")
     if given:
@@ -98,9 +101,11 @@ def require_outside_cluster(uri: str, verb: str) -> None:
         )
 
 
-def _looks_like_a_graph(word: str) -> bool:
-    """Whether a word is rather a graph's address than a query's name."""
-    return "/" in word or word.endswith(".omni") or Path(word).is_dir()
+def _is_the_graph(word: str, elsewhere: str | None) -> bool:
+    """Whether a word is rather a graph's address than a query's name. Beside a graph that is named
+    elsewhere the name of a folder may be a query's; a path cannot, and is refused as a second."""
+    is_path = "/" in word or word.endswith(".omni")
+    return is_path or (elsewhere is None and Path(word).is_dir())
 
 
 def name_and_graph(
@@ -110,7 +115,7 @@ def name_and_graph(
     if len(words) > 2:
         raise typer.BadParameter("at most a query's name and a graph follow")
     path = None
-    if len(words) == 2 or (words and elsewhere is None and _looks_like_a_graph(words[-1])):
+    if len(words) == 2 or (words and _is_the_graph(words[-1], elsewhere)):
         path = words.pop()
     if words and named is not None:
         raise typer.BadParameter("--name and a name are mutually exclusive: pass one")

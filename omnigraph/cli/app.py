@@ -30,6 +30,7 @@ from omnigraph.cli import (
     entity_log,
     feed_consumers,
     fmt,
+    help_pages,
     history,
     policy_commands,
     profile,
@@ -69,6 +70,7 @@ app = typer.Typer(
     name="omnigraph",
     help="A typed property-graph database with branches, commits and merges.",
     epilog=_EPILOG,
+    cls=help_pages.GroupedHelp,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -153,6 +155,7 @@ def version(json: Json = False) -> None:
     show(f"internal-schema {INTERNAL_SCHEMA_VERSION}")
 
 
+help_pages.add_to(app)
 _VERSION = frozenset({"-v", "--version"})
 
 

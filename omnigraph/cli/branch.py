@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
 from omnigraph.cli.change_text import conflict_lines, kept_edge_lines, preview_lines
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.failure_document import conflict_document
 from omnigraph.cli.options import (
     MAIN,
     Actor,
@@ -44,7 +46,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-BranchName = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
+BranchName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The branch.", autocompletion=completing.branches)
+]
 
 
 @app.command()
@@ -52,7 +56,13 @@ def create(
     name: BranchName,
     path: GraphPath = None,
     from_: Annotated[
-        str, typer.Option("--from", metavar="POINT", help="Where to fork: main, v1, main~3.")
+        str,
+        typer.Option(
+            "--from",
+            metavar="POINT",
+            help="Where to fork: main, v1, main~3.",
+            autocompletion=completing.points,
+        ),
     ] = MAIN,
     actor: Actor = None,
     json: Json = False,
@@ -143,9 +153,19 @@ DryRun = Annotated[
 
 @app.command()
 def merge(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Branch to take from.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="Branch to take from.", autocompletion=completing.branches
+        ),
+    ],
     path: GraphPath = None,
-    into: Annotated[str, typer.Option(metavar="BRANCH", help="Branch to commit to.")] = MAIN,
+    into: Annotated[
+        str,
+        typer.Option(
+            metavar="BRANCH", help="Branch to commit to.", autocompletion=completing.branches
+        ),
+    ] = MAIN,
     resolve: ResolveOption = None,
     by: ByOption = By.ENTITY,
     delete_branch: Annotated[
@@ -213,8 +233,10 @@ def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
     """Show the outcome of a merge, or of its preview."""
     source, into = outcome.source, outcome.target
     if as_json:
-        show_json(outcome.to_json())
-        if outcome.conflicts:
+        conflicts = [conflict_document(each) for each in outcome.conflicts]
+        shown = {"merge_conflicts": conflicts} if outcome.dry_run else {}
+        show_json({**outcome.to_json(), **shown})
+        if conflicts:
             raise typer.Exit(1)
         return
     if outcome.conflicts:
@@ -235,25 +257,19 @@ def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
 
 def show_refusal(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -> NoReturn:
     """Show every conflict and exit: as the server's JSON document, or side by side for a person."""
-    if as_json:
-        conflicts = [conflict.to_json() for conflict in refused.conflicts]
-        show_json({"error": str(refused), "code": "conflict", "merge_conflicts": conflicts})
-        raise typer.Exit(1)
-    for line in conflict_lines(refused, ours, theirs):
-        sys.stderr.write(f"{line}\n")
-    fail(str(refused))
+    if not as_json:
+        for line in conflict_lines(refused, ours, theirs):
+            sys.stderr.write(f"{line}\n")
+    fail(str(refused), refused)
 
 
 def show_failed_checks(refused: ChecksFailed, *, as_json: bool) -> NoReturn:
     """Show the rows of checks that must give none and exit."""
     checks = [check.to_json() for check in refused.checks]
-    if as_json:
-        show_json({"error": str(refused), "code": "conflict", "failed_checks": checks})
-        raise typer.Exit(1)
-    for check in checks:
+    for check in () if as_json else checks:
         for row in check["rows"]:
             sys.stderr.write(f"{check['query']}: {json_.dumps(row, ensure_ascii=False)}\n")
-    fail(str(refused))
+    fail(str(refused), refused)
 
 
 def resolution(answers: Sequence[str]) -> Resolve:

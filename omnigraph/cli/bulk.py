@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.arguments import as_given
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.compat import OlderJsonl, OlderTables, export_types
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.load_call import (
     BASE_OPTION,
     INDEXES_OPTION,
@@ -19,6 +22,8 @@ from omnigraph.cli.load_call import (
     Indexes,
     Mode,
     OnDuplicate,
+    RowsType,
+    column_names,
     index_lines,
     load_document,
     run_load,
@@ -29,6 +34,8 @@ from omnigraph.cli.options import (
     Branch,
     BranchOrMain,
     Data,
+    Dates,
+    DatesForm,
     EmbedTiming,
     Engine,
     EngineOption,
@@ -57,6 +64,7 @@ class ExportFormat(StrEnum):
 
     JSONL = "jsonl"
     PARQUET = "parquet"
+    CSV = "csv"
 
 
 def load(
@@ -68,10 +76,39 @@ def load(
     base: Annotated[str | None, BASE_OPTION] = None,
     engine: EngineOption = Engine.AUTO,
     node: Annotated[
-        str | None, typer.Option("--node", metavar="T", help="The node type of columnar data.")
+        str | None,
+        typer.Option(
+            "--node",
+            metavar="TYPE",
+            help="The rows are nodes of this type; for CSV, Parquet and JSON without a type.",
+            autocompletion=completing.node_types,
+        ),
     ] = None,
     edge: Annotated[
-        str | None, typer.Option("--edge", metavar="T", help="The edge type of columnar data.")
+        str | None,
+        typer.Option(
+            "--edge",
+            metavar="TYPE",
+            help="The rows are edges of this type, with the columns from and to.",
+            autocompletion=completing.edge_types,
+        ),
+    ] = None,
+    type_: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="As --node or --edge, whichever.",
+            autocompletion=completing.types,
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="THEIRS=OURS",
+            help="A column of the data and the property it fills; repeatable.",
+        ),
     ] = None,
     on_duplicate: Annotated[OnDuplicate | None, ON_DUPLICATE_OPTION] = None,
     indexes: Annotated[Indexes, INDEXES_OPTION] = Indexes.NOW,
@@ -86,9 +123,14 @@ def load(
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
-    """Load bulk data as one commit."""
-    with plain_errors():
-        exclusive(node=node, edge=edge)
+    """Load a file, a folder or standard input as one commit, of any size.
+
+    --mode append adds and refuses what is there, merge adds or replaces by key, patch sets the
+    given properties alone, and overwrite replaces every row of the types that are loaded.
+    """
+    with plain_errors(), heard_interrupts():
+        exclusive(node=node, edge=edge, type=type_)
+        columns = column_names(column)
         where = graph_uri(uri, store)
         done = run_load(
             "load",
@@ -97,8 +139,8 @@ def load(
             mode,
             json=json,
             quiet=quiet,
-            type=node,
-            edge=edge,
+            rows=RowsType(node, edge, type_),
+            columns=columns,
             branch=branch,
             from_branch=base,
             engine=str(engine),
@@ -123,14 +165,19 @@ def export(
         typer.Option("--out", metavar="PATH", help="A file, or a folder, instead of the output."),
     ] = None,
     format: Annotated[
-        ExportFormat, typer.Option("--format", help="Parquet needs --out.")
+        ExportFormat,
+        typer.Option("--format", help="Parquet needs --out; CSV has one type to a file."),
     ] = ExportFormat.JSONL,
+    dates: Dates = DatesForm.NUMBERS,
     jsonl: OlderJsonl = False,
     tables: OlderTables = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a graph to standard output as NDJSON that `load` reads."""
+    """Write a graph, as files that `load` reads, to standard output or to PATH.
+
+    A PATH that ends in / or is a folder gets a file for each type.
+    """
     types = export_types(types, tables, jsonl=jsonl)
     exclusive(branch=branch, snapshot=snapshot)
     if format is ExportFormat.PARQUET and out is None:
@@ -142,11 +189,12 @@ def export(
         with following("export", total=total, quiet=quiet or sys.stdout.isatty()) as progress:
             graph.export(
                 sys.stdout.buffer if out is None else out,
-                str(format),
+                as_given(str(format)),
                 types=types,
                 branch=branch or MAIN,
                 snapshot=snapshot,
                 progress=progress,
+                dates=as_given(str(dates)),
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,8 @@ from omnigraph.cli.options import (
     MAIN,
     Branch,
     CommitId,
+    Dates,
+    DatesForm,
     GraphPath,
     Json,
     Store,
@@ -37,41 +40,51 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_LIMIT = 1_000
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Changes to a page.")]
+_PAGE = 1_000
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, help="Show at most N changes, else all."),
+]
+PageToken = Annotated[
+    str | None, typer.Option("--page-token", metavar="TOKEN", help="Show one page, this one.")
+]
 
 
 @commit_app.command(name="changes")
 def of_commit(
     commit: CommitId,
     path: GraphPath = None,
-    limit: Limit = _LIMIT,
-    page_token: Annotated[
-        str | None, typer.Option("--page-token", metavar="TOKEN", help="Show one page, this one.")
-    ] = None,
+    limit: Limit = None,
+    page_token: PageToken = None,
     kind: Kinds = None,
     type_: Types = None,
     op: Ops = None,
+    dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
-    """Show what a commit changed against its first parent."""
-    with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            cause = graph.commits.get(commit)
-            changes = graph.commits.changes(commit, **change_filter(kind, type_, op))
-            page = changes.page(limit, page_token)
-            listed, token = list(page.changes), page.next_page_token
-            while token is not None and page_token is None:
-                page = changes.page(limit, token)
-                listed += page.changes
-                token = page.next_page_token
+    """Show what a commit changed against its first parent.
+
+    Without --limit and --page-token everything is shown; with either, one page and the token of
+    the next.
+    """
+    with plain_errors(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        cause = graph.commits.get(commit)
+        changes = graph.commits.changes(commit, **change_filter(kind, type_, op))
+        if limit is None and page_token is None:
+            if json:
+                show_json(_block(cause, list(changes), dates))
+            else:
+                _show_block(cause, changes)
+            return
+        page = changes.page(limit or _PAGE, page_token)
+        token = page.next_page_token
         if json:
-            document = _block(cause, listed)
+            document = _block(cause, page.changes, dates)
             show_json(document if token is None else {**document, "next_page_token": token})
             return
-        _show_block(cause, listed)
+        _show_block(cause, page.changes)
         if token is not None:
             show(f"next_page_token: {token}")
 
@@ -98,20 +111,25 @@ def poll(
         str | None,
         typer.Option("--start", metavar="PLACE", help="now, beginning or after:POINT."),
     ] = None,
-    limit: Limit = _LIMIT,
+    limit: Limit = None,
+    page_token: PageToken = None,
     kind: Kinds = None,
     type_: Types = None,
     op: Ops = None,
+    dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show the commits of a branch since a place, oldest first, with what each changed.
 
+    With --limit it ends after N changes: with the cursor, or inside a commit with the token of the
+    page that goes on. A consumer is shown whole commits, N changes read at a time.
+
     A registered consumer goes on behind what it acknowledged: with --ack after the output is
     written, else with `changes consumer ack NAME --cursor CURSOR` once its changes are kept.
     """
-    exclusive(cursor=cursor, start=start, consumer=consumer)
+    exclusive(cursor=cursor, start=start, consumer=consumer, **{"page-token": page_token})
     if ack and consumer is None:
         raise typer.BadParameter("--ack acknowledges for a --consumer: name it")
     if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
@@ -120,54 +138,79 @@ def poll(
         narrowed = change_filter(kind, type_, op)
         with open_graph(graph_uri(path, uri, store), read_only=not ack) as graph:
             page = graph.changes.poll(
-                branch, consumer=consumer, cursor=cursor, start=start, limit=limit, **narrowed
+                branch,
+                consumer=consumer,
+                cursor=cursor,
+                start=start,
+                page_token=page_token,
+                limit=limit or _PAGE,
+                **narrowed,
             )
-            blocks, page = _whole_poll(graph, branch, consumer, page, limit, narrowed)
-            _show_poll(blocks, page, json=json)
+            pages = iter([page])
+            if consumer is not None or (limit is None and page_token is None):
+                pages = _every_page(graph, branch, consumer, page, limit or _PAGE, narrowed)
+            page = _show_json(pages, dates) if json else _show_pages(pages)
             if ack and consumer is not None and page.cursor is not None:
                 flush_output()  # what is not written is not acknowledged
                 graph.changes.ack(consumer, page.cursor)
 
 
-def _show_poll(blocks: Blocks, page: FeedPage, *, json: bool) -> None:
-    if json:
-        documents = [_block(cause, changes) for cause, changes in blocks]
-        show_json({"blocks": documents, "cursor": page.cursor, "caught_up": page.caught_up})
-        return
-    for cause, changes in blocks:
-        _show_block(cause, changes)
-        show("")
-    if not blocks:
-        show("(no new commits)")
-    show(f"cursor: {page.cursor}")
+def _show_json(pages: Iterator[FeedPage], dates: DatesForm) -> FeedPage:
+    """One document of every page; a block that pages cut is put together again."""
+    blocks: list[tuple[Commit, list[Change]]] = []
+    for page in pages:
+        for block in page.blocks:
+            if blocks and blocks[-1][0].id == block.cause.id:
+                blocks[-1][1].extend(block.changes)
+            else:
+                blocks.append((block.cause, list(block.changes)))
+    shown = [_block(cause, changes, dates) for cause, changes in blocks]
+    caught_up = bool(page.caught_up)
+    document: dict[str, object] = {"blocks": shown, "cursor": page.cursor, "caught_up": caught_up}
+    if page.next_page_token is not None:
+        document["next_page_token"] = page.next_page_token
+    show_json(document)
+    return page
+
+
+def _show_pages(pages: Iterator[FeedPage]) -> FeedPage:
+    """Every page as it is read; a block that pages cut goes on."""
+    shown: str | None = None
+    for page in pages:
+        for block in page.blocks:
+            if block.cause.id == shown:
+                _show_changes(block.changes)
+                continue
+            if shown is not None:
+                show("")
+            _show_block(block.cause, block.changes)
+            shown = block.cause.id
+        flush_output()
+    show("(no new commits)" if shown is None else "")
+    if page.next_page_token is not None:
+        show(f"next_page_token: {page.next_page_token}")
+    else:
+        show(f"cursor: {page.cursor}")
     show(f"caught_up: {'true' if page.caught_up else 'false'}")
+    return page
 
 
-Blocks = list[tuple["Commit", list["Change"]]]
-
-
-def _whole_poll(
+def _every_page(
     graph: Graph,
     branch: str,
     consumer: str | None,
     page: FeedPage,
     limit: int,
     narrowed: ChangeFilter,
-) -> tuple[Blocks, FeedPage]:
-    """Every page of a poll; a block that pages cut is put together again."""
-    blocks: Blocks = []
-    while True:
-        for block in page.blocks:
-            if blocks and blocks[-1][0].id == block.cause.id:
-                blocks[-1][1].extend(block.changes)
-            else:
-                blocks.append((block.cause, list(block.changes)))
-        if page.next_page_token is None:
-            return blocks, page
+) -> Iterator[FeedPage]:
+    """The pages of a poll, each read when it is asked for."""
+    yield page
+    while page.next_page_token is not None:
         token = page.next_page_token
         page = graph.changes.poll(
             branch, consumer=consumer, page_token=token, limit=limit, **narrowed
         )
+        yield page
 
 
 @app.command()
@@ -201,17 +244,24 @@ def baseline(
             show(f"{key}: {value}")
 
 
-def _block(cause: Commit, changes: list[Change]) -> dict[str, object]:
+def _block(cause: Commit, changes: Sequence[Change], dates: DatesForm) -> dict[str, object]:
     from omnigraph.exec.changes.feed import FeedBlock
 
-    return FeedBlock(cause, tuple(changes)).to_json()
+    return FeedBlock(cause, tuple(changes)).to_json(dates)
 
 
-def _show_block(cause: Commit, changes: list[Change]) -> None:
+def _show_block(cause: Commit, changes: Iterable[Change]) -> None:
     for line in cause_lines(cause):
         show(line)
-    if not changes:
+    if not _show_changes(changes):
         show("(no changes)")
+
+
+def _show_changes(changes: Iterable[Change]) -> int:
+    """Each change as it is read; how many there were."""
+    count = 0
     for change in changes:
+        count += 1
         for line in change_lines(change):
             show(line)
+    return count

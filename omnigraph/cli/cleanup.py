@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.arguments import as_given
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.options import (
     MAIN,
     Confirm,
@@ -60,13 +62,15 @@ def cleanup(
     """
     if keep is None and older_than is None:
         raise typer.BadParameter("say what stays: pass --keep N, --older-than DUR, or both")
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         where = graph_uri(uri, store)
         if confirm:
             confirm_destructive("cleanup", where, json=json)
             write_target("cleanup", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:
-            report = graph.cleanup(keep, older_than, confirm, grace=grace, engine=str(engine))
+            report = graph.cleanup(
+                keep, older_than, confirm, grace=grace, engine=as_given(str(engine))
+            )
         typer.echo(_policy(report, grace), err=True)
         for line in () if json or confirm else _kept_lines(report):
             typer.echo(line, err=True)

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.arguments import as_given
 from omnigraph.cli.address import (
     graph_uri,
     is_local,
     name_and_graph,
     require_outside_cluster,
 )
+from omnigraph.cli.column_output import column_bytes, show_bytes
 from omnigraph.cli.compat import QueryName
 from omnigraph.cli.config import config
 from omnigraph.cli.engine import init_graph, open_graph
+from omnigraph.cli.failure_document import failure_document
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.options import (
     MAIN,
     Actor,
@@ -43,7 +47,7 @@ from omnigraph.cli.options import (
     exclusive,
     metadata,
 )
-from omnigraph.cli.render import Format, QueryRows, TableStyle, lines_of
+from omnigraph.cli.render import BINARY, Format, QueryRows, TableStyle, lines_of
 from omnigraph.cli.servers import connected_graph, is_served
 from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
@@ -89,12 +93,16 @@ def query(
     format: Annotated[
         Format | None, typer.Option("--format", help="How to print rows, else as a table.")
     ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FILE", help="A file for the rows, instead of the output."),
+    ] = None,
     engine: EngineOption = Engine.AUTO,
     json: Json = False,
     store: Store = None,
 ) -> None:
     """Run a read query and print its rows."""
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         exclusive(branch=branch, snapshot=snapshot)
         exclusive(json=json, format=None if format is Format.JSON else format)
         query_name, path = name_and_graph(list(words or ()), name, store)
@@ -105,13 +113,21 @@ def query(
             from omnigraph.cli.server_commands import invoked
 
             answer = invoked(uri, query_name or "", given, on, snapshot)
-            show_answer(answer, Format.JSON if json else format)
+            _deliver(answer, Format.JSON if json else format, out)
             return
-        text = _text(query, source)
+        text = query_source(query, source, or_stored=True)
         with open_graph(uri, read_only=True) as graph:
             result = graph.query(
-                text, given, name=query_name, branch=on, snapshot=snapshot, engine=str(engine)
+                text,
+                given,
+                name=query_name,
+                branch=on,
+                snapshot=snapshot,
+                engine=as_given(str(engine)),
             )
+        if format in BINARY:
+            show_bytes(column_bytes(result.to_arrow(), format), out)
+            return
         answer = QueryRows(
             result.query_name,
             on,
@@ -120,7 +136,7 @@ def query(
             result.rows,
             result.commit_id,
         )
-        show_answer(answer, Format.JSON if json else format)
+        _deliver(answer, Format.JSON if json else format, out)
 
 
 def mutate(
@@ -150,7 +166,7 @@ def mutate(
         uri = graph_uri(path, store)
         given = read_params(params, params_file)
         is_stored = _is_stored(query_name, query, source, uri)
-        text = "" if is_stored else _text(query, source)
+        text = "" if is_stored else query_source(query, source, or_stored=True)
         if not is_stored:
             _require_query(text, query_name)
         try:
@@ -175,7 +191,7 @@ def mutate(
                     given,
                     name=query_name,
                     branch=branch,
-                    embed=str(embed),
+                    embed=as_given(str(embed)),
                     actor=actor,
                     message=message,
                     metadata=metadata(meta),
@@ -220,19 +236,35 @@ def _require_room(uri: str, *, force: bool) -> None:
         )
 
 
+def _deliver(answer: QueryRows, format: Format | None, out: str | None) -> None:
+    """Rows to standard output, or to a file that appears when it is whole."""
+    if out is None:
+        show_answer(answer, format)
+        return
+    shape = _text_format(format)
+    text = "".join(f"{line}\n" for line in lines_of(answer, shape))
+    show_bytes(iter([text.encode("utf-8", "backslashreplace")]), out)
+
+
+def _text_format(format: Format | None) -> Format:
+    """The format to print in; bytes are for `query` with a text of its own."""
+    if format in BINARY:
+        raise BadRequest(f"these rows are shown as text, not as {format}", "choose another format")
+    return format or Format(config().output)
+
+
 def show_answer(answer: QueryRows, format: Format | None) -> None:
     """Rows, in a format or as the user's settings say; a table fits the terminal."""
     settings = config()
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     look = TableStyle(settings.column_width, settings.layout == "wrap", columns)
-    for line in lines_of(answer, format or Format(settings.output), look):
+    for line in lines_of(answer, _text_format(format), look):
         show(line)
 
 
 def _tell_conflict(cause: PreconditionFailed, *, as_json: bool) -> None:
     if as_json:
-        failure = {"expected": cause.expected, "actual": cause.actual}
-        show_json({"error": str(cause), "precondition_failure": failure})
+        show_json(failure_document(str(cause), cause))
     typer.echo(f"error: {cause}", err=True)
     raise typer.Exit(_CONFLICT_STATUS)
 
@@ -259,12 +291,12 @@ def _show_mutation(done: MutationResult, *, as_json: bool) -> None:
         show(f"actor_id: {done.actor_id}")
 
 
-def _text(file: str | None, source: str | None) -> str:
+def query_source(file: str | None, source: str | None, *, or_stored: bool = False) -> str:
+    """The text of `--query FILE` or of `-e GQ`."""
     exclusive(query=file, **{"query-string": source})
     if file is None and source is None:
-        raise typer.BadParameter(
-            "pass the query as --query FILE or as -e GQ; a name alone is a stored query of a server"
-        )
+        stored = "; a name alone is a stored query of a server" if or_stored else ""
+        raise typer.BadParameter(f"pass the query as --query FILE or as -e GQ{stored}")
     return read_text(file) if file is not None else source or ""
 
 

@@ -190,8 +190,8 @@ class _DemoRun:
         self._do(f"branch merge {demo_history.WAITING} --dry-run graph.omni", status=1)
         self._say(
             f"{commits} more commits by four actors, branches reviewed and merged, and one "
-            "that conflicts with main, and waits for a decision.",
-            f"omnigraph ui graph.omni, then Merge and {demo_history.WAITING}",
+            "that conflicts with main, and whose review waits for a decision.",
+            f"omnigraph ui graph.omni, then Reviews, or Merge and {demo_history.WAITING}",
         )
 
     def _end(self) -> None:
@@ -203,7 +203,7 @@ class _DemoRun:
             f"\n{painted('Done', 'bold')} in {seconds:.0f} seconds. The graph stays in "
             f"{self.folder}. Try next:\n{path}"
             f"  cd {shlex.quote(str(self.folder))}\n"
-            "  omnigraph ui graph.omni       # look at it in the browser\n"
+            "  omnigraph ui graph.omni       # look at it in the browser: history, a conflict\n"
             "  omnigraph shell graph.omni    # then: match { $p: Person } return { $p } limit 5\n"
             "  omnigraph branch list graph.omni\n"
             "  omnigraph export graph.omni | head -3"

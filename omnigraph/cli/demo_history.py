@@ -43,3 +43,7 @@ def write_history(folder: Path, commits: int, hero: str) -> None:
         graph.mutate(_MOVE, {"n": hero, "c": "Hamar"}, branch=WAITING, actor="act-ines")
         graph.mutate(_ADD, {"n": "Ola Ny"}, branch=WAITING, actor="act-ines", message="Ola joins")
         graph.mutate(_MOVE, {"n": hero, "c": "Bodø"}, actor="act-jon", message="back to the north")
+        text = "One moved on main too: somebody has to say where to."
+        review = graph.reviews.open(WAITING, title="Relocation", text=text, actor="act-ines")
+        about = ("node", "Person", hero)
+        graph.reviews.comment(review.id, "Hamar or Bodø?", entity=about, actor="act-jon")

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.change_text import diff_lines, preview_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.filters import Kinds, Ops, change_filter
-from omnigraph.cli.options import GraphPath, Json, Store, Types, Uri, exclusive
+from omnigraph.cli.options import Dates, DatesForm, GraphPath, Json, Store, Types, Uri, exclusive
 from omnigraph.cli.terminal import plain_errors, show, show_json
 from omnigraph.exec.values.json_text import compact_text
 
@@ -33,8 +34,20 @@ class DiffFormat(StrEnum):
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A branch or any point: main~3.")],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="A branch or any point: a tag.")],
+    before: Annotated[
+        str,
+        typer.Argument(
+            metavar="BEFORE",
+            help="A branch or any point: main~3.",
+            autocompletion=completing.points,
+        ),
+    ],
+    after: Annotated[
+        str,
+        typer.Argument(
+            metavar="AFTER", help="A branch or any point: a tag.", autocompletion=completing.points
+        ),
+    ],
     path: GraphPath = None,
     kind: Kinds = None,
     type_: Types = None,
@@ -42,6 +55,7 @@ def diff(
     format: Annotated[
         DiffFormat | None, typer.Option("--format", help="How to show it, else as a diff.")
     ] = None,
+    dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -57,9 +71,9 @@ def diff(
         shape = DiffFormat.JSON if json else format or DiffFormat.DIFF
         match shape:
             case DiffFormat.JSON:
-                show_json(_document(ends, list(changes)))
+                show_json(_document(ends, list(changes), dates))
             case DiffFormat.JSONL:
-                _show_jsonl(changes)
+                _show_jsonl(changes, dates)
             case DiffFormat.STAT:
                 for line in preview_lines(changes.counts()):
                     show(line)
@@ -69,12 +83,14 @@ def diff(
                 assert_never(shape)
 
 
-def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, object]:
+def _document(
+    between: tuple[str, str], changes: list[Change], dates: DatesForm
+) -> dict[str, object]:
     counts = Counter((change.kind, change.type, change.op) for change in changes)
     return {
         "before": between[0],
         "after": between[1],
-        "changes": [change.to_json() for change in changes],
+        "changes": [change.to_json(dates) for change in changes],
         "statistics": [
             {"kind": kind, "type_name": name, "op": op, "count": count}
             for (kind, name, op), count in counts.items()
@@ -82,9 +98,9 @@ def _document(between: tuple[str, str], changes: list[Change]) -> dict[str, obje
     }
 
 
-def _show_jsonl(changes: Iterable[Change]) -> None:
+def _show_jsonl(changes: Iterable[Change], dates: DatesForm) -> None:
     for change in changes:
-        show(compact_text(change.to_json()))
+        show(compact_text(change.to_json(dates)))
 
 
 def _show_diff(changes: Iterable[Change], before: str, after: str) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.change_text import diff_lines
 from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import BranchOrMain, GraphPath, Json, Store, Uri
+from omnigraph.cli.options import BranchOrMain, Dates, DatesForm, GraphPath, Json, Store, Uri
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
@@ -20,13 +21,19 @@ if TYPE_CHECKING:
 
 
 def log(
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Its node or edge type.")],
+    type_: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE", help="Its node or edge type.", autocompletion=completing.types
+        ),
+    ],
     id_: Annotated[str, typer.Argument(metavar="ID", help="Its id; of a keyed node, the key.")],
     path: GraphPath = None,
     branch: BranchOrMain = None,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="At most this many.")
     ] = None,
+    dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -45,7 +52,7 @@ def log(
 
             raise NotFound(type_, id_, "no commit has or had it")
         if json:
-            document: dict[str, object] = {"revisions": [each.to_json() for each in revisions]}
+            document: dict[str, object] = {"revisions": [each.to_json(dates) for each in revisions]}
             if unreadable is not None:
                 document["first_unreadable_commit_id"] = unreadable
             show_json(document)
@@ -67,9 +74,11 @@ def _history(graph: Graph, type_: str, entity: str, branch: str | None) -> Entit
 
     try:
         return graph.history("node", type_, entity, branch=branch)
-    except BadRequest as no_node:
+    except BadRequest:
         try:
             return graph.history("edge", type_, entity, branch=branch)
-        except BadRequest as no_edge:
-            known = f"{no_node.hint}; edges {no_edge.hint}"
-            raise BadRequest(f"unknown type '{type_}'", f"nodes {known}") from None
+        except BadRequest:
+            from omnigraph.catalog.near_names import did_you_mean
+
+            known = (owner.name for owner in graph.schema.catalog.types)
+            raise BadRequest(f"unknown type '{type_}'", did_you_mean(type_, known)) from None

@@ -7,19 +7,25 @@ away, and shows the same progress.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from omnigraph.arguments import as_given
+from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.progress import following
 from omnigraph.cli.shapes import commit_document, rounded_document
+from omnigraph.errors import ConstraintViolated, NotFound
 from omnigraph.types import parse_table_key
 
 if TYPE_CHECKING:
     from omnigraph.exec.load.request import LoadIndexes, LoadResult
+    from omnigraph.graph import Graph
 
 
 class Mode(StrEnum):
@@ -48,15 +54,68 @@ class Indexes(StrEnum):
 INDEXES_OPTION = typer.Option(
     "--indexes", help="Build the schema's indexes after the commit, or leave them to optimize."
 )
-MODE_OPTION = typer.Option("--mode", help="What to do with what is there.")
+MODE_OPTION = typer.Option("--mode", help="What becomes of rows that are there already.")
 ON_DUPLICATE_OPTION = typer.Option(
     "--on-duplicate", help="An id that comes twice in a merge or patch: the last counts, or none."
 )
-BASE_OPTION = typer.Option("--from", metavar="BASE", help="Create the branch from this one.")
+BASE_OPTION = typer.Option(
+    "--from",
+    metavar="BASE",
+    help="Create the branch from this one.",
+    autocompletion=completing.branches,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsType:
+    """Type of rows that do not say it themselves: of nodes, of edges, or whichever has the name."""
+
+    node: str | None = None
+    edge: str | None = None
+    either: str | None = None
+
+    def named(self, graph: Graph, branch: str, base: str | None) -> dict[str, Any]:
+        """The arguments of `Graph.load`."""
+        if self.either is None:
+            return {"type": self.node, "edge": self.edge}
+        try:
+            catalog = graph.schema.on(branch).catalog
+        except NotFound:
+            if base is None:
+                raise
+            catalog = graph.schema.on(base).catalog
+        is_edge = self.either in catalog.edges and self.either not in catalog.nodes
+        if not is_edge and self.either not in catalog.nodes:
+            from omnigraph.catalog.near_names import did_you_mean
+
+            known = (owner.name for owner in catalog.types)
+            raise NotFound("type", self.either, did_you_mean(self.either, known))
+        return {"edge" if is_edge else "type": self.either}
+
+
+def column_names(given: list[str] | None) -> dict[str, str]:
+    """The properties of `--column`, by the column of the data."""
+    names: dict[str, str] = {}
+    for word in given or ():
+        theirs, equals, ours = word.rpartition("=")
+        if not equals or not theirs or not ours:
+            raise typer.BadParameter(f"--column '{word}' is not THEIRS=OURS, as in Title=title")
+        if theirs in names:
+            raise typer.BadParameter(f"--column gives '{theirs}' twice")
+        names[theirs] = ours
+    return names
 
 
 def run_load(
-    verb: str, uri: str, data: str, mode: Mode, *, json: bool, quiet: bool, **options: Any
+    verb: str,
+    uri: str,
+    data: str,
+    mode: Mode,
+    *,
+    json: bool,
+    quiet: bool,
+    rows: RowsType = RowsType(),  # noqa: B008
+    **options: Any,
 ) -> LoadResult:
     """Load a file, or standard input as `-`; `options` are those of `Graph.load`."""
     write_target(verb, uri, quiet=quiet)
@@ -64,7 +123,34 @@ def run_load(
         confirm_destructive(f"{verb} --mode overwrite", uri, json=json)
     source = sys.stdin.buffer if data == "-" else data
     with open_graph(uri) as graph, following("load", quiet=quiet) as progress:
-        return graph.load(source, str(mode), progress=progress, **options)
+        named = rows.named(graph, options["branch"], options.get("from_branch"))
+        try:
+            return graph.load(source, as_given(str(mode)), progress=progress, **named, **options)
+        except ConstraintViolated as refused:
+            for line in _column_hints(graph, options["branch"], refused):
+                typer.echo(line, err=True)
+            raise
+
+
+def _column_hints(graph: Graph, branch: str, refused: ConstraintViolated) -> Iterator[str]:
+    """How to load columns whose names are not those of properties."""
+    unknown = [
+        (each.type_name, each.property)
+        for each in refused.violations
+        if each.rule == "property" and each.property is not None and each.line is None
+    ]
+    if not unknown:
+        return
+    from omnigraph.catalog.near_names import nearest
+
+    types = {owner.name: owner for owner in graph.schema.on(branch).catalog.types}
+    for type_name, name in dict.fromkeys(unknown):
+        known = [prop.name for prop in types[type_name].properties] if type_name in types else []
+        near = nearest(name, known)
+        if near is not None:
+            yield f"hint: --column '{name}={near}' fills {type_name}.{near}"
+        else:
+            yield f"hint: --column '{name}=…' fills one of {type_name}'s {', '.join(known)}"
 
 
 def load_document(uri: str, done: LoadResult) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.config import config
 from omnigraph.cli.terminal import plain_errors
 
@@ -64,22 +65,45 @@ def _duration(given: str | None) -> str | None:
 
 
 # Which graph, and where in it.
-GraphPath = Annotated[str | None, typer.Argument(metavar="URI", help="Where the graph lives.")]
-Store = Annotated[
-    str | None, typer.Option("--store", metavar="URI", help="The graph, as an option.")
+GraphPath = Annotated[
+    str | None,
+    typer.Argument(metavar="URI", help="The graph: a path, s3://bucket/prefix or a server's URL."),
 ]
-Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The graph, as an option.")]
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Which branch.")]
+Store = Annotated[
+    str | None, typer.Option("--store", metavar="URI", help="The graph, instead of the last word.")
+]
+Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", hidden=True)]
+Branch = Annotated[
+    str,
+    typer.Option(
+        "--branch", metavar="NAME", help="Which branch.", autocompletion=completing.branches
+    ),
+]
 BranchOrMain = Annotated[
     str | None,
-    typer.Option("--branch", metavar="POINT", help="A branch or point (main~3), else main."),
+    typer.Option(
+        "--branch",
+        metavar="POINT",
+        help="A branch or point (main~3), else main.",
+        autocompletion=completing.points,
+    ),
 ]
 Snapshot = Annotated[
     str | None,
-    typer.Option("--snapshot", metavar="POINT", help="As it was: a commit, tag, main~3, main@{t}."),
+    typer.Option(
+        "--snapshot",
+        metavar="POINT",
+        help="As it was: a commit, tag, main~3, main@{t}.",
+        autocompletion=completing.points,
+    ),
 ]
 CommitId = Annotated[
-    str, typer.Argument(metavar="COMMIT", help="Its id, or a point: a tag, main~3, main@{t}.")
+    str,
+    typer.Argument(
+        metavar="COMMIT",
+        help="Its id, or a point: a tag, main~3, main@{t}.",
+        autocompletion=completing.points,
+    ),
 ]
 
 # How a command behaves.
@@ -111,6 +135,19 @@ class Timing(StrEnum):
 EmbedTiming = Annotated[
     Timing, typer.Option("--embed", help="Make vectors of texts now, or by embed later.")
 ]
+
+
+class DatesForm(StrEnum):
+    """Form of dates and moments in JSON."""
+
+    NUMBERS = "numbers"
+    ISO = "iso"
+
+
+Dates = Annotated[
+    DatesForm,
+    typer.Option("--dates", help="Dates in JSON: days and milliseconds since 1970, or ISO text."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="As the storage has it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")]
@@ -120,7 +157,11 @@ Confirm = Annotated[bool, typer.Option("--confirm", help="Do it; without, only t
 # Queries.
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME] [URI]", help="Which query of the file, and the graph."),
+    typer.Argument(
+        metavar="[NAME] [URI]",
+        help="Which query of the file, and the graph.",
+        autocompletion=completing.queries,
+    ),
 ]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The query file (.gq); - for input.")
@@ -139,7 +180,12 @@ Data = Annotated[
 ]
 Types = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="TYPE", help="Only this type; may be repeated."),
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help="Only this type; may be repeated.",
+        autocompletion=completing.types,
+    ),
 ]
 NextSchema = Annotated[str, typer.Option("--schema", metavar="FILE", help="The next schema (.pg).")]
 OlderThan = Annotated[

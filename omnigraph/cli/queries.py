@@ -8,8 +8,9 @@ import typer
 
 from omnigraph.cli.address import graph_uri, name_and_graph
 from omnigraph.cli.compat import QueryName
+from omnigraph.cli.data import query_source
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import GraphPath, Json, Store, Uri, Words
+from omnigraph.cli.options import GraphPath, Json, QueryFile, QueryText, Store, Uri, Words
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 
 if TYPE_CHECKING:
@@ -20,27 +21,29 @@ SchemaFile = Annotated[
     str | None,
     typer.Option("--schema", metavar="FILE", help="A schema (.pg) instead of a graph's."),
 ]
-QueryFile = Annotated[str, typer.Option("--query", metavar="FILE", help="The query file (.gq).")]
 
 
 def lint(
-    query: QueryFile,
     path: GraphPath = None,
+    query: QueryFile = None,
+    source: QueryText = None,
     schema: SchemaFile = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
-    """Check every query of a file. Exits with 1 if one has an error."""
+    """Check every query of a file, or of a text. Exits with 1 if one has an error."""
     from omnigraph.plan.lint import lint as lint_queries
 
     with plain_errors():
-        catalog, source = _schema(schema, path, uri, store)
-        report = lint_queries(read_text(query), catalog)
+        text = query_source(query, source)
+        catalog, checked_against = _schema(schema, path, uri, store)
+        report = lint_queries(text, catalog)
         if json:
             document = report.to_json()
             status = document.pop("status")
-            show_json({"status": status, "schema_source": source, "query_path": query, **document})
+            named = {"schema_source": checked_against, "query_path": query or "-e"}
+            show_json({"status": status, **named, **document})
         else:
             _show_report(report)
     if report.errors:
@@ -48,8 +51,9 @@ def lint(
 
 
 def explain(
-    query: QueryFile,
     words: Words = None,
+    query: QueryFile = None,
+    source: QueryText = None,
     schema: SchemaFile = None,
     named: QueryName = None,
     json: Json = False,
@@ -60,14 +64,15 @@ def explain(
     from omnigraph.plan.explain import explain as explain_plan
 
     with plain_errors():
+        text = query_source(query, source)
         name, path = name_and_graph(list(words or ()), named, schema or store)
         catalog, _ = _schema(schema, path, store)
-        plan = compile_query(read_text(query), catalog, name)
-        text = explain_plan(plan).rstrip("\n")
+        plan = compile_query(text, catalog, name)
+        lines = explain_plan(plan).rstrip("\n")
         if json:
-            show_json({"query_name": plan.name, "plan": text.splitlines()})
+            show_json({"query_name": plan.name, "plan": lines.splitlines()})
         else:
-            show(text)
+            show(lines)
 
 
 def _schema(file: str | None, *uris: str | None) -> tuple[Catalog, dict[str, object]]:

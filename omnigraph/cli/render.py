@@ -1,7 +1,8 @@
-"""Output formats of query rows: table, key-value, CSV, JSON lines and JSON.
+"""Output formats of query rows: table, key-value, Markdown, CSV, JSON lines and JSON.
 
-Invariant: `json`, `jsonl` and `csv` carry every value whole; `table` and `kv` are for
-people: long values are cut, control characters are escaped.
+Invariant: `json`, `jsonl` and `csv` carry every value whole; `table`, `kv` and `markdown` are for
+people: long values are cut in a table, control characters are escaped. `parquet` and `arrow` are
+bytes, which `column_bytes` writes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ class Format(StrEnum):
     CSV = "csv"
     JSONL = "jsonl"
     JSON = "json"
+    MARKDOWN = "markdown"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+BINARY = (Format.PARQUET, Format.ARROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,10 @@ def lines_of(answer: QueryRows, format: Format, look: TableStyle = TableStyle())
             return _kv(answer)
         case Format.TABLE:
             return _table(answer, look)
+        case Format.MARKDOWN:
+            return _markdown(answer)
+        case Format.PARQUET | Format.ARROW:
+            raise ValueError(f"{format} is no text")
         case _:
             assert_never(format)
 
@@ -129,6 +140,22 @@ def _kv(answer: QueryRows) -> Iterator[str]:
         yield f"row {number}"
         for column in answer.columns:
             yield f"{flat(column)}: {flat(_cell(row.get(column)))}"
+
+
+def _markdown(answer: QueryRows) -> Iterator[str]:
+    """A table as GitHub's Markdown has it: a `|` inside a cell is escaped."""
+    if not answer.columns:
+        yield "(no rows)"
+        return
+    yield _markdown_line(answer.columns)
+    yield _markdown_line(["---"] * len(answer.columns))
+    for row in answer.rows:
+        yield _markdown_line([_cell(row.get(column)) for column in answer.columns])
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    escaped = (flat(cell).replace("\\", "\\\\").replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def _table(answer: QueryRows, look: TableStyle) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.branch import (
     By,
@@ -67,7 +68,12 @@ class ReviewState(StrEnum):
 
 @app.command(name="open")
 def open_(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Branch to merge.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="Branch to merge.", autocompletion=completing.branches
+        ),
+    ],
     path: GraphPath = None,
     into: Annotated[str, typer.Option(metavar="BRANCH", help="Branch to merge into.")] = MAIN,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="What it is about.")] = "",
@@ -95,6 +101,12 @@ def list_(
     state: Annotated[
         ReviewState | None, typer.Option("--state", help="Only those; all by default.")
     ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="At most so many; all by default.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", help="Those older than this review.")
+    ] = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -102,7 +114,9 @@ def list_(
     """List the reviews, newest first."""
     with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            reviews = graph.reviews.list(state=None if state is None else state.value)
+            reviews = graph.reviews.list(
+                state=None if state is None else state.value, limit=limit, before=before
+            )
         if json:
             show_json({"reviews": [review.to_json() for review in reviews]})
             return

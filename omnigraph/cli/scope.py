@@ -9,6 +9,7 @@ Invariant: `GlobalFlags` are set before the command runs, read anywhere below it
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 
 import typer
 
@@ -32,6 +33,7 @@ class GlobalFlags:
     actor: str | None = None  # of `--as`, where a policy asks about it
     yes: bool = False
     debug: bool = False
+    json: bool = False  # a failure is a document too
 
 
 _current = GlobalFlags()
@@ -108,8 +110,16 @@ def take(arguments: list[str]) -> list[str]:
         actor=actor,
         yes="--yes" in switches,
         debug="--debug" in switches,
+        json=_asks_for_json(rest),
     )
     return rest
+
+
+def _asks_for_json(words: list[str]) -> bool:
+    """Whether the result of a command is one JSON document."""
+    options = list(takewhile(lambda word: word != "--", words))
+    formats = ("--format", "json") in pairwise(options) or "--format=json" in options
+    return "--json" in options or formats
 
 
 def _mode(durability: str | None) -> str | None:

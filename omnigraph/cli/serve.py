@@ -115,6 +115,14 @@ def serve(
     ] = 256 << 20,
     load_bytes_max: Annotated[int, typer.Option(min=1, help="Bytes of a body of load/ndjson.")] = 1
     << 30,
+    coalesce_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=10_000,
+            help="Mutations share commits, each waiting so long for others; 0 waits for none.",
+        ),
+    ] = None,
     upkeep: Annotated[
         str | None,
         typer.Option(
@@ -211,6 +219,7 @@ def serve(
             mcp=has_mcp() if mcp is None else mcp,
             upkeep=_schedule(upkeep),
             ui=ui,
+            coalesce_ms=coalesce_ms,
             job_sources=tuple(map(checked_base, job_source or ())),
             job_targets=tuple(map(checked_base, job_target or ())),
         )

@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import json as json_codec
 import re
+import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.address import graph_uri
+from omnigraph.cli.change_text import conflict_lines, diff_lines
 from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.load_call import RowsType
 from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
-from omnigraph.cli.render import Format, QueryRows
+from omnigraph.cli.render import BINARY, Format, QueryRows
 from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import painted, plain_errors, show
-from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.errors import BadRequest, MergeConflicts, OmnigraphError
 from omnigraph.plan.query_words import is_whole
 
 if TYPE_CHECKING:
@@ -34,13 +38,18 @@ HELP = """\
 Type a query; Enter runs it once every bracket is closed, an empty line runs it as it is.
   match { $p: Person } return { $p.name }          a read
   insert Person { name: "Dee" }                    a write, one commit
-  query q($n: String) { match { … } return { … } } with parameters: .param n "Ada"
+  match { $p: Person { name: $n } } return { $p }  with a parameter: .param n "Ada"
 .schema            the schema                 .branches         every branch
-.branch [NAME]     which branch, or another   .commits [N]      the last commits
-.param [NAME JSON] parameters of queries      .format NAME      table, kv, csv, jsonl, json
-.explain QUERY     the plan of a query        .help  .quit"""
+.branch [NAME]     which branch, or another   .branch NAME FROM makes one and goes there
+.merge NAME        merge it into this branch  .diff [A] B       what turns A, or this branch, into B
+.load FILE [TYPE]  load it with merge         .commits [N]      the last commits
+.param [NAME JSON] parameters of queries      .format NAME      table, kv, csv, jsonl, json …
+.explain QUERY     the plan of a query        .help  .quit      also help, exit, quit"""
 
 _STARTS = ("query", "match", "insert", "upsert", "update", "delete")
+_PLAIN_COMMANDS = ("exit", "quit", "help")
+_VARIABLES = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BARE = re.compile(r"\s*(match|insert|upsert|update|delete)\b")
 
 
@@ -62,7 +71,9 @@ class Session:
     def run(self, text: str) -> None:
         """Do what a line, or several, ask for."""
         text = text.strip()
-        if text.startswith("."):
+        if text.lower().rstrip(";") in _PLAIN_COMMANDS:
+            self._command(f".{text.lower().rstrip(';')}")
+        elif text.startswith("."):
             self._command(text)
         elif text:
             self._query(text)
@@ -71,7 +82,7 @@ class Session:
         from omnigraph.plan.compile import compile_query
         from omnigraph.plan.ir import ReadPlan
 
-        text = whole_query(text)
+        text = whole_query(text, self.params)
         plan = compile_query(text, self.graph.schema.on(self.branch).catalog)
         given = {p.name: self.params[p.name] for p in plan.parameters if p.name in self.params}
         if isinstance(plan, ReadPlan):
@@ -112,14 +123,57 @@ class Session:
                 self.format = _format(rest)
             case ".explain":
                 self._explain(rest)
+            case ".merge":
+                self._merge(rest)
+            case ".diff":
+                self._diff(rest)
+            case ".load":
+                self._load(rest)
             case _:
                 raise BadRequest(f"'{name}' is no command", "type .help")
 
-    def _to_branch(self, name: str) -> None:
+    def _to_branch(self, text: str) -> None:
+        name, _, base = text.partition(" ")
+        if base.strip():
+            name = self.graph.branches.create(name, base.strip())
         if name:
             self.graph.branch(name)
             self.branch = name
         show(self.branch)
+
+    def _merge(self, name: str) -> None:
+        if not name:
+            raise BadRequest(".merge needs a branch", "write .merge NAME")
+        try:
+            outcome = self.graph.branches.merge(name, self.branch, actor=self.actor)
+        except MergeConflicts as refused:
+            for line in conflict_lines(refused, self.branch, name):
+                show(line)
+            raise
+        show(f"merged {name} into {self.branch}: {outcome.kind}")
+
+    def _diff(self, text: str) -> None:
+        points = text.split()
+        if len(points) not in (1, 2):
+            raise BadRequest(".diff is between two points", "write .diff main~1 main")
+        before, after = points if len(points) == 2 else (self.branch, points[0])
+        count = 0
+        for change in self.graph.diff(before, after):
+            count += 1
+            for line in diff_lines(change):
+                show(line)
+        show(f"{before} → {after}: {count or 'no'} changes")
+
+    def _load(self, text: str) -> None:
+        words = _split(text)
+        if len(words) not in (1, 2):
+            raise BadRequest(".load reads a file", "write .load FILE, or .load FILE TYPE")
+        rows = RowsType(either=words[1] if len(words) == 2 else None)
+        named = rows.named(self.graph, self.branch, None)
+        done = self.graph.load(words[0], "merge", branch=self.branch, actor=self.actor, **named)
+        counts = {**done.nodes, **done.edges}
+        listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+        show(f"loaded {listed or 'nothing'} into {done.branch}")
 
     def _param(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
@@ -140,18 +194,54 @@ class Session:
         from omnigraph.plan.explain import explain
 
         catalog = self.graph.schema.on(self.branch).catalog
-        show(explain(compile_query(whole_query(text), catalog)).rstrip("\n"))
+        show(explain(compile_query(whole_query(text, self.params), catalog)).rstrip("\n"))
 
 
-def whole_query(text: str) -> str:
-    """A query that was typed without its frame gets one."""
-    return f"query shell() {{ {text} }}" if _BARE.match(text) else text
+def whole_query(text: str, params: Mapping[str, Any] | None = None) -> str:
+    """A query that was typed without its frame gets one, which declares the parameters that the
+    text uses by the types of their values."""
+    if not _BARE.match(text):
+        return text
+    used = set(_VARIABLES.findall(_TEXTS.sub("", text)))
+    declared = [
+        f"${name}: {declared_type(value)}" for name, value in (params or {}).items() if name in used
+    ]
+    return f"query shell({', '.join(declared)}) {{ {text} }}"
+
+
+def declared_type(value: Any) -> str:
+    """The type of the query language that holds a JSON value."""
+    match value:
+        case bool():
+            return "Bool"
+        case int():
+            return "I64"
+        case float():
+            return "F64"
+        case str():
+            return "String"
+        case list() if value and all(
+            declared_type(each) == declared_type(value[0]) for each in value
+        ):
+            return f"[{declared_type(value[0])}]"
+        case _:
+            raise BadRequest(
+                f"a parameter {json_codec.dumps(value)} says no type of its own",
+                "write the whole query, with the types of its parameters: query q($n: I32?) { … }",
+            )
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as cause:
+        raise BadRequest(f"'{text}' cannot be read: {cause}", "close the quote") from None
 
 
 def is_finished(text: str) -> bool:
     """Whether Enter runs the text: a command, or a query that wants nothing more."""
     bare = text.strip()
-    if not bare or text.endswith("\n"):
+    if not bare or text.endswith("\n") or bare.lower().rstrip(";") in _PLAIN_COMMANDS:
         return True
     if bare.startswith(".") and not bare.startswith(".explain"):
         return True
@@ -175,7 +265,7 @@ def _format(text: str) -> Format:
     try:
         return Format(text)
     except ValueError:
-        known = ", ".join(str(format) for format in Format)
+        known = ", ".join(str(format) for format in Format if format not in BINARY)
         raise BadRequest(f"'{text}' is no format", f"use {known}") from None
 
 

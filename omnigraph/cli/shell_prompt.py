@@ -29,6 +29,9 @@ COMMANDS = {
     ".schema": "the schema",
     ".branch": "which branch, or another",
     ".branches": "every branch",
+    ".merge": "merge a branch into this one",
+    ".diff": "what turns one point into another",
+    ".load": "load a file",
     ".commits": "the last commits",
     ".param": "parameters of queries",
     ".format": "how rows are shown",
@@ -50,8 +53,9 @@ class Completing(Completer):
                 if name.startswith(before):
                     yield Completion(name, -len(before), display_meta=about)
             return
-        if before.startswith(".branch "):
-            typed = before.removeprefix(".branch ")
+        command, space, typed = before.partition(" ")
+        if space and command in (".branch", ".merge", ".diff"):
+            typed = typed.rpartition(" ")[2]
             for name in self._session.graph.branches.list():
                 if name.startswith(typed):
                     yield Completion(name, -len(typed))

@@ -13,6 +13,7 @@ import sys
 from typing import NoReturn
 
 INTERRUPTED = 130
+INTERRUPTED_WORD = b"interrupted\n"
 
 
 def server_program() -> NoReturn:
@@ -31,8 +32,9 @@ def program() -> NoReturn:
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
-        os.write(2, b"interrupted\n")
         status = INTERRUPTED
+    if status == INTERRUPTED:  # also where Typer was the one to hear it
+        os.write(2, INTERRUPTED_WORD)
     _end(status)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, graph_uri, point_and_graph, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store, Uri
@@ -22,7 +23,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-TagName = Annotated[str, typer.Argument(metavar="NAME", help="The tag.")]
+TagName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The tag.", autocompletion=completing.tags)
+]
 
 
 @app.command()

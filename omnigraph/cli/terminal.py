@@ -19,6 +19,7 @@ from typing import IO, NoReturn
 import typer
 
 from omnigraph import environment
+from omnigraph.cli.failure_document import failure_document
 from omnigraph.cli.scope import scope
 from omnigraph.cli.start import INTERRUPTED
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
@@ -111,8 +112,11 @@ def colours(stream: IO[str]) -> bool:
     return stream.isatty() and not environment.NO_COLOR.read() and environment.TERM.read() != "dumb"
 
 
-def fail(text: str) -> NoReturn:
-    """End the command."""
+def fail(text: str, cause: BaseException | None = None) -> NoReturn:
+    """End the command: with the message on standard error, and where the result would have been
+    JSON, with a document about the failure on standard output."""
+    if scope().json:
+        show_json(failure_document(text, cause))
     sys.stderr.write(f"{painted('error:', 'red', sys.stderr)} {text}\n")
     raise typer.Exit(1)
 
@@ -134,11 +138,10 @@ def plain_errors() -> Iterator[None]:
         leave_output()
         fail(f"cannot write the result: {cause}; make room and look: a commit that was made stands")
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
     except OmnigraphError as cause:
         _trace()
-        fail(str(cause))
+        fail(str(cause), cause)
     except OSError as cause:
         _trace()
         fail(_storage_text(cause))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli import completing
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.branch import By, ByOption, DryRun, ResolveOption, resolution, show_refusal
 from omnigraph.cli.change_text import kept_edge_lines, preview_lines
@@ -89,7 +90,12 @@ def revert(
 
 def restore(
     point: Annotated[
-        str, typer.Argument(metavar="POINT", help="A commit, branch, tag, main~3 or main@{t}.")
+        str,
+        typer.Argument(
+            metavar="POINT",
+            help="A commit, branch, tag, main~3 or main@{t}.",
+            autocompletion=completing.points,
+        ),
     ],
     path: GraphPath = None,
     types: Annotated[

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.arguments import as_given
 from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
+from omnigraph.cli.interrupts import heard_interrupts
 from omnigraph.cli.options import (
     MAIN,
     Actor,
@@ -56,13 +58,13 @@ def optimize(
     quiet: Quiet = False,
 ) -> None:
     """Make fragments few and indexes whole, in one commit that changes no row."""
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         where = graph_uri(uri, store)
         write_target("optimize", where, quiet=quiet)
         with open_graph(where) as graph:
             report = graph.optimize(
                 branch,
-                engine=str(engine),
+                engine=as_given(str(engine)),
                 actor=actor,
                 message=message,
                 metadata=metadata(meta),
@@ -119,7 +121,7 @@ def repair(
     quiet: Quiet = False,
 ) -> None:
     """Look for table heads that no commit explains, and mend what can be mended."""
-    with plain_errors():
+    with plain_errors(), heard_interrupts():
         where = graph_uri(uri, store)
         write_target("repair", where, quiet=quiet)
         with open_graph(where, read_only=not confirm) as graph:
@@ -129,7 +131,7 @@ def repair(
                 actor=actor,
                 message=message,
                 metadata=metadata(meta),
-                engine=str(engine),
+                engine=as_given(str(engine)),
             )
             version = graph.snapshot().manifest_version
         if json:

@@ -7,6 +7,7 @@ is passed in: budgets belong to whoever reads the graph.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from omnigraph.draw.spring import Point, positions, separated
 from omnigraph.draw.svg import Picture, element, number, shortened, text
@@ -15,6 +16,7 @@ _RADIUS, _SPACE, _MARGIN = 11.0, 92.0, 70.0
 _LABEL_CHARS = 20
 _EDGES_SAID = 24  # of more edges, names would lie over each other
 _LABEL_BOX = (96.0, 44.0)
+_LAYOUTS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,22 @@ def _empty(title: str) -> Picture:
 def _arranged(nodes: Sequence[PictureNode], edges: Sequence[PictureEdge]) -> dict[str, Point]:
     """Centres, no label over another. A pinned node is where it was put, and the others are where
     they would be without it."""
-    last = max(node.round for node in nodes)
-    rounds = [[n.key for n in nodes if n.round == each] for each in range(last + 1)]
-    laid = positions(rounds, [(edge.source, edge.target) for edge in edges])
+    return _layout(
+        tuple((node.key, node.round, node.pinned) for node in nodes),
+        tuple((edge.source, edge.target) for edge in edges),
+    )
+
+
+@lru_cache(maxsize=_LAYOUTS_MAX)
+def _layout(
+    nodes: tuple[tuple[str, int, Point | None], ...], links: tuple[tuple[str, str], ...]
+) -> dict[str, Point]:
+    """A layout follows from its nodes and links alone, so the next visit takes the last one's."""
+    last = max(each for _, each, _ in nodes)
+    rounds = [[key for key, of, _ in nodes if of == each] for each in range(last + 1)]
+    laid = positions(rounds, links)
     points = {key: (x * _SPACE, y * _SPACE) for key, (x, y) in laid.items()}
-    pins = {node.key: node.pinned for node in nodes if node.pinned is not None}
+    pins = {key: pinned for key, _, pinned in nodes if pinned is not None}
     boxes = {key: (*point, *_LABEL_BOX) for key, point in (points | pins).items()}
     return separated(boxes, 4.0, frozenset(pins))
 

@@ -51,11 +51,18 @@ def _arranged(
     nodes: list[NodeType], edges: list[EdgeType], sizes: dict[str, tuple[float, float]]
 ) -> dict[str, Point]:
     laid = positions([[node.name for node in nodes]], [(e.source, e.target) for e in edges])
-    boxes = {name: (x * _WIDE, y * _HIGH, *sizes[name]) for name, (x, y) in laid.items()}
+    room = {name: sizes[name][0] + 2 * _loop_room(name, edges) for name in laid}
+    boxes = {n: (x * _WIDE, y * _HIGH, room[n], sizes[n][1]) for n, (x, y) in laid.items()}
     centres = separated(boxes, 70.0)
-    left = min(x - sizes[name][0] / 2 for name, (x, _) in centres.items()) - _MARGIN
+    left = min(x - room[name] / 2 for name, (x, _) in centres.items()) - _MARGIN
     top = min(y - sizes[name][1] / 2 for name, (_, y) in centres.items()) - _MARGIN
     return {name: (x - left, y - top) for name, (x, y) in centres.items()}
+
+
+def _loop_room(name: str, edges: list[EdgeType]) -> float:
+    """The width that the arrows of a box to itself take beside it, with their names."""
+    chars = [len(e.name) for e in edges if e.source == e.target == name]
+    return 34 + min(24, max(chars)) * _CHAR if chars else 0.0
 
 
 def _arrows(
@@ -93,16 +100,28 @@ def _arrow(
 
 
 def _loop(edge: EdgeType, centre: Point, size: tuple[float, float], n: int) -> str:
-    x, y = centre[0] - size[0] / 2 + 26 + n * 18, centre[1] - size[1] / 2
-    path = f"M{number(x)},{number(y)} c-6,-34 34,-34 26,0"
+    """An arrow from a box to itself, at its left side: those to other boxes leave towards them."""
+    x, y = centre[0] - size[0] / 2, centre[1] - size[1] / 2 + 20 + n * 30
+    path = f"M{number(x)},{number(y)} c-34,-6 -34,26 0,20"
     line = element("path", d=path, class_="edge")
-    return line + _tip((x + 27, y - 6), (x + 26, y)) + _named(edge, x + 13, y - 29 - n * 13)
+    said = element(
+        "text",
+        text(shortened(edge.name, 24)) + _about(edge),
+        x=x - 30,
+        y=y + 14,
+        class_="label last",
+        font_size="11",
+    )
+    return line + _tip((x - 6, y + 21), (x, y + 20)) + said
 
 
 def _named(edge: EdgeType, x: float, y: float) -> str:
-    about = element("title", text(f"{edge.name}: {edge.source} → {edge.target}"))
     named = text(shortened(edge.name, 24))
-    return element("text", named + about, x=x, y=y, class_="label", font_size="11")
+    return element("text", named + _about(edge), x=x, y=y, class_="label", font_size="11")
+
+
+def _about(edge: EdgeType) -> str:
+    return element("title", text(f"{edge.name}: {edge.source} → {edge.target}"))
 
 
 def _tip(start: Point, end: Point) -> str:

@@ -9,13 +9,13 @@ runs, also where they are kept for later queries.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Self
 
 from omnigraph import environment
 from omnigraph.errors import QUERY_TIME, LimitExceeded
 from omnigraph.exec.profile import line_of
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 

@@ -5,11 +5,11 @@ an operator that never ran says so.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from omnigraph.deferred import deferred
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ Invariant: reporting decides nothing; work without a listener does the same.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from omnigraph.light_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ never change there. Files are used only if they have the hash that was asked for
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ import pyarrow as pa
 from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound, StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.opening import first_snapshot
 from omnigraph.storage.records import SchemaId, Snapshot

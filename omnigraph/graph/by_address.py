@@ -21,6 +21,7 @@ from omnigraph.policy.decisions import Policy
 from omnigraph.storage.names import require_actor
 from omnigraph.storage.opening import create, open_store
 from omnigraph.storage.store import Settings
+from omnigraph.types import Durability
 
 if TYPE_CHECKING:
     from omnigraph.catalog.accept import accept
@@ -41,7 +42,7 @@ def init(
     storage_options: dict[str, str] | None = None,
     fold: bool = True,
     external_blobs: Iterable[str] = (),
-    durability: str | None = None,
+    durability: Durability | None = None,
 ) -> Graph:
     """A new graph. `schema` is the path of a `.pg` file, or its text. `durability` is kept with the
     graph: `fsync`, where a commit is on disk when it is acknowledged, or `os`."""
@@ -77,7 +78,7 @@ def open(
     storage_options: dict[str, str] | None = None,
     fold: bool = True,
     external_blobs: Iterable[str] = (),
-    durability: str | None = None,
+    durability: Durability | None = None,
     coalesce_ms: int | None = None,
     policy: str | os.PathLike[str] | Policy | None = None,
     actor: str | None = None,

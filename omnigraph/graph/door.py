@@ -40,6 +40,7 @@ from omnigraph.graph.later_rooms import (
     filters,
     load,
     query_on_spark,
+    reads_by_match,
     request,
     require_sharing,
     require_window,
@@ -73,6 +74,7 @@ from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
+from omnigraph.types import DuplicateRule, EngineName, LoadMode, Timing
 
 if TYPE_CHECKING:
     from omnigraph.plan.mutation_ir import Plan
@@ -190,7 +192,7 @@ class Graph(
         name: str | None = None,
         branch: str | None = None,
         snapshot: str | None = None,
-        engine: str = "auto",
+        engine: EngineName = "auto",
         spark: Any = None,
         stop: Stop | None = None,
     ) -> QueryResult:
@@ -258,7 +260,7 @@ class Graph(
         metadata: Mapping[str, str] | None = None,
         once: str | None = None,
         coalesce: bool | None = None,
-        embed: str = "now",
+        embed: Timing = "now",
     ) -> MutationResult:
         """Run a mutation as one commit; with `if_commit` only on that head of the branch.
 
@@ -279,6 +281,8 @@ class Graph(
                     f"'{plan.name}' is a read — use omnigraph query {plan.name}",
                     USE_QUERY,
                 )
+            if reads_by_match(plan):
+                self._guard.reads(branch)
             asked = request(
                 plan,
                 params,
@@ -289,6 +293,7 @@ class Graph(
                 external=self._store.external_blobs(),
                 once=once,
                 fill=self._vector_fill(catalog, embed),
+                reading=self._reading,
             )
             if coalesce:
                 require_sharing(asked)
@@ -318,13 +323,13 @@ class Graph(
     def load(
         self,
         source: Any,
-        mode: str,
+        mode: LoadMode,
         *,
         type: str | None = None,
         edge: str | None = None,
         branch: str = MAIN,
         from_branch: str | None = None,
-        engine: str = "auto",
+        engine: EngineName = "auto",
         spark: Any = None,
         columns: Mapping[str, str] | None = None,
         rejects: str | os.PathLike[str] | None = None,
@@ -334,10 +339,10 @@ class Graph(
         metadata: Mapping[str, str] | None = None,
         permissive: bool = False,
         once: str | None = None,
-        on_duplicate: str | None = None,
+        on_duplicate: DuplicateRule | None = None,
         order_by: str | Sequence[str] | None = None,
-        indexes: str = "now",
-        embed: str = "now",
+        indexes: Timing = "now",
+        embed: Timing = "now",
     ) -> LoadResult:
         """Load bulk data as one commit, of any size. `mode` is append, merge, patch or
         overwrite; a patch sets the properties that a row gives and keeps the others.

@@ -5,7 +5,7 @@ vector is written only if its text is still the one it was made from.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
@@ -17,6 +17,7 @@ from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot

@@ -17,6 +17,7 @@ from omnigraph.policy.actions import Action
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+from omnigraph.types import DatesForm, ExportFormat, LocalEngineName
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
@@ -41,22 +42,24 @@ class ExportVerbs:
     def export(
         self,
         target: str | os.PathLike[str] | IO[bytes],
-        format: str = "jsonl",
+        format: ExportFormat = "jsonl",
         *,
         types: Iterable[str] | None = None,
         branch: str = MAIN,
         snapshot: str | None = None,
-        engine: str = "local",
+        engine: LocalEngineName = "local",
         spark: Any = None,
         progress: Callable[[Progress], None] | None = None,
+        dates: DatesForm = "numbers",
     ) -> ExportResult:
-        """Write one snapshot as NDJSON that loads again, or as Parquet; how many rows of what.
+        """Write one snapshot as NDJSON that loads again, as Parquet or as CSV; how many rows of
+        what. `dates="iso"` writes dates and moments of NDJSON as text instead of numbers.
 
         On Spark, and to `s3://`, a type becomes many files, each in id order.
         """
         if self._guard.policy is not None:
             snapshot = self._pinned_export(branch, snapshot).commit_id
-        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress)
+        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress, dates)
         return export(self._store, self._schemas, order)
 
     @checked

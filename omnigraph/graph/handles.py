@@ -19,6 +19,7 @@ from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import TRANSACTIONS, Commit, CommitNote, Snapshot
+from omnigraph.types import EngineName, ExportFormat, LoadMode, MergeUnit
 
 if TYPE_CHECKING:
     from ulid import ULID
@@ -86,7 +87,7 @@ class BranchHandle:
         query: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
-        engine: str = "auto",
+        engine: EngineName = "auto",
     ) -> QueryResult:
         """The rows of a read, from the head of this branch."""
         return self._graph.query(query, params, name, branch=self.name, engine=engine)
@@ -100,7 +101,7 @@ class BranchHandle:
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
         delete_source: bool = False,
-        by: str = "entity",
+        by: MergeUnit = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
         dry_run: bool = False,
@@ -132,7 +133,7 @@ class BranchHandle:
         return self._graph.restore(point, types, branch=self.name, **options)
 
     @checked
-    def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
+    def load(self, source: Any, mode: LoadMode, **options: Any) -> LoadResult:
         """Load bulk data into this branch as one commit; `options` are those of `Graph.load`."""
         return self._graph.load(source, mode, branch=self.name, **options)
 
@@ -140,7 +141,7 @@ class BranchHandle:
     def export(
         self,
         target: str | os.PathLike[str] | IO[bytes],
-        format: str = "jsonl",
+        format: ExportFormat = "jsonl",
         types: Iterable[str] | None = None,
     ) -> ExportResult:
         """Write the head of this branch as files."""
@@ -249,14 +250,14 @@ class Transaction:
         query: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
-        engine: str = "auto",
+        engine: EngineName = "auto",
     ) -> QueryResult:
         """The rows of a read, which sees what the transaction wrote."""
         self._ask_to_read()
         return self._graph.query(query, params, name, branch=self._name, engine=engine)
 
     @checked
-    def load(self, source: Any, mode: str, **options: Any) -> LoadResult:
+    def load(self, source: Any, mode: LoadMode, **options: Any) -> LoadResult:
         """Load bulk data inside the transaction; `options` are those of `Graph.load`. Indexes wait
         for upkeep: the branch of the transaction is gone at its end."""
         options = {"indexes": "later", **options}

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
         require_window,
         shares_commit,
     )
-    from omnigraph.exec.mutate.run import MutationResult, request, run_mutation
+    from omnigraph.exec.mutate.run import (
+        MutationResult,
+        reads_by_match,
+        request,
+        run_mutation,
+    )
     from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
     from omnigraph.exec.upkeep.check import CheckReport, check
     from omnigraph.exec.upkeep.cleanup import CleanupReport
@@ -36,6 +41,7 @@ else:
     require_window = deferred("omnigraph.exec.mutate.coalesce", "require_window")
     shares_commit = deferred("omnigraph.exec.mutate.coalesce", "shares_commit")
     MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
+    reads_by_match = deferred("omnigraph.exec.mutate.run", "reads_by_match")
     request = deferred("omnigraph.exec.mutate.run", "request")
     run_mutation = deferred("omnigraph.exec.mutate.run", "run_mutation")
     IndexReport = deferred("omnigraph.exec.upkeep.build_indexes", "IndexReport")
@@ -69,6 +75,7 @@ __all__ = [
     "filters",
     "load",
     "query_on_spark",
+    "reads_by_match",
     "request",
     "require_sharing",
     "require_window",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.entity_page import EntityPage, ListedEntity
     from omnigraph.exec.changes.entity_page import entities_by_id as _by_id
     from omnigraph.exec.changes.entity_page import entity_page as _page
-    from omnigraph.exec.changes.entity_view import find_entity, require_type
+    from omnigraph.exec.changes.entity_view import require_entity, require_type
     from omnigraph.exec.changes.neighbourhood import Expansion, Neighbourhood, Surroundings
 else:
     change_picture = deferred("omnigraph.draw.change_picture", "change_picture")
@@ -45,7 +45,7 @@ else:
     ListedEntity = deferred("omnigraph.exec.changes.entity_page", "ListedEntity")
     _by_id = deferred("omnigraph.exec.changes.entity_page", "entities_by_id")
     _page = deferred("omnigraph.exec.changes.entity_page", "entity_page")
-    find_entity = deferred("omnigraph.exec.changes.entity_view", "find_entity")
+    require_entity = deferred("omnigraph.exec.changes.entity_view", "require_entity")
     require_type = deferred("omnigraph.exec.changes.entity_view", "require_type")
     Expansion = deferred("omnigraph.exec.changes.neighbourhood", "Expansion")
     Neighbourhood = deferred("omnigraph.exec.changes.neighbourhood", "Neighbourhood")
@@ -126,7 +126,7 @@ class LookVerbs:
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         owner = require_type(catalog, "node", type)
-        find_entity(self._store, catalog, pinned, owner, id, counts=False)
+        require_entity(self._store, pinned, owner, id)
         with self._store.history.lost.reading(pinned):
             around = Surroundings(self._store, catalog, pinned)
             seen = around.neighbourhood(catalog.nodes[owner.name], id, expand)

@@ -24,6 +24,7 @@ from omnigraph.graph.source_text import query_text
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.store import Store
+from omnigraph.types import MergeUnit
 
 if TYPE_CHECKING:
     from omnigraph.exec.merge.checked_merge import CheckedMerges, checks_of
@@ -61,7 +62,7 @@ class MergeVerb:
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
         delete_source: bool = False,
-        by: str = "entity",
+        by: MergeUnit = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
         dry_run: bool = False,

@@ -6,11 +6,12 @@ that passes is bound to that commit, so approvals of it are approvals of what is
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.errors import ApprovalsMissing, NotFound, OmnigraphError
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_records import MERGED, OPEN, Review, ReviewRecords
+from omnigraph.light_dataclass import dataclass
 from omnigraph.policy.actions import Action
 from omnigraph.storage.store import Store
 

@@ -8,12 +8,13 @@ come at once none is lost. A record that is no review of this format is refused,
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 
 from omnigraph.errors import NotFound, StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.retry import REVIEW
 
@@ -150,19 +151,24 @@ class ReviewRecords:
         """One review as it is stored, or `NotFound`."""
         return self._read(review_id)[0]
 
-    def all(self) -> Iterator[Review]:
-        """Every review, newest first."""
-        for name in sorted(self._beside.names(_FOLDER), reverse=True):
+    def all(self, before: str | None = None) -> Iterator[Review]:
+        """Every review, newest first, each read when it is asked for; or those older than one."""
+        for name in self._names(before):
             data = self._beside.get(_FOLDER, name)
             if data is not None:
                 yield self._noted(_decoded(name, data))
 
-    def open(self) -> Iterator[Review]:
-        """The reviews that are open; those known to have ended are not read again."""
-        for name in sorted(self._beside.names(_FOLDER), reverse=True):
+    def open(self, before: str | None = None) -> Iterator[Review]:
+        """The reviews that are open, as `all` gives them; those known to have ended are not read
+        again."""
+        for name in self._names(before):
             data = None if name in self._ended else self._beside.get(_FOLDER, name)
             if data is not None and (review := self._noted(_decoded(name, data))).state == OPEN:
                 yield review
+
+    def _names(self, before: str | None) -> list[str]:
+        names = self._beside.names(_FOLDER)
+        return sorted((n for n in names if before is None or n < before), reverse=True)
 
     def change(self, review_id: str, decide: Callable[[Review], Review]) -> Review:
         """Replace a review by what `decide` makes of it, decided again when another came first."""

@@ -11,6 +11,7 @@ of one that is repeated after a crash, there is one commit.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
@@ -35,6 +36,7 @@ from omnigraph.policy.actions import Action
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import TRANSACTIONS
 from omnigraph.storage.store import Store
+from omnigraph.types import MergeUnit
 
 if TYPE_CHECKING:
     from ulid import ULID
@@ -93,19 +95,31 @@ class ReviewsView:
 
     @checked
     def list(
-        self, *, state: str | None = None, source: str | None = None, target: str | None = None
+        self,
+        *,
+        state: str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
     ) -> tuple[Review, ...]:
-        """Every review, newest first; those of a state (open, merged, closed), or of branches."""
+        """Every review, newest first; those of a state (open, merged, closed), or of branches. With
+        `limit` the first of them, and with `before` those older than that review: no more records
+        are read than it takes."""
         self._guard.reads_graph()
+        if limit is not None and limit < 1:
+            raise BadRequest(f"cannot list {limit} reviews", "ask for one or more")
+        if before is not None:
+            require_text("an id of a review", before)
         if state is not None and state not in STATES:
             raise BadRequest(f"'{state}' is no state of a review", f"use {', '.join(STATES)}")
-        stored = self._records.open() if state == OPEN else self._records.all()
+        stored = self._records.open(before) if state == OPEN else self._records.all(before)
         shown = (
             self._gate.shown(review)
             for review in stored
             if source in (None, review.source) and target in (None, review.target)
         )
-        return tuple(review for review in shown if state in (None, review.state))
+        return tuple(islice((each for each in shown if state in (None, each.state)), limit))
 
     @checked
     def get(self, review_id: str) -> Review:
@@ -190,7 +204,7 @@ class ReviewsView:
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
         delete_source: bool = False,
-        by: str = "entity",
+        by: MergeUnit = "entity",
         resolve: Resolve = None,
         progress: Callable[[Progress], None] | None = None,
         dry_run: bool = False,

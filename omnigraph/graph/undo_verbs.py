@@ -15,6 +15,7 @@ from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.store import Store
+from omnigraph.types import MergeUnit
 
 if TYPE_CHECKING:
     from omnigraph.exec.merge.decide import Answers
@@ -49,7 +50,7 @@ class UndoVerbs:
         to: str | None = None,
         *,
         onto: str = MAIN,
-        by: str = "entity",
+        by: MergeUnit = "entity",
         resolve: Resolve = None,
         dry_run: bool = False,
         actor: str | None = None,

@@ -23,6 +23,7 @@ from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.store import Store
+from omnigraph.types import EngineName
 
 
 class UpkeepVerbs:
@@ -54,7 +55,7 @@ class UpkeepVerbs:
         self,
         branch: str = MAIN,
         *,
-        engine: str = "auto",
+        engine: EngineName = "auto",
         spark: Any = None,
         actor: str | None = None,
         message: str | None = None,
@@ -85,7 +86,7 @@ class UpkeepVerbs:
         confirm: bool = False,
         *,
         grace: Duration = GRACE,
-        engine: str = "auto",
+        engine: EngineName = "auto",
         spark: Any = None,
     ) -> CleanupReport:
         """Remove what old commits alone need; without `confirm`, only say what would go.
@@ -117,7 +118,7 @@ class UpkeepVerbs:
         actor: str | None = None,
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
-        engine: str = "auto",
+        engine: EngineName = "auto",
         spark: Any = None,
     ) -> RepairReport:
         """Look for table heads that no commit explains; with `confirm` publish those that only

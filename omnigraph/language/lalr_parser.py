@@ -20,10 +20,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.language.token import Token
+from omnigraph.light_dataclass import dataclass
 
 LAYOUT = 1
 _END = "$END"

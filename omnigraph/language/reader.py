@@ -8,7 +8,7 @@ nesting itself is bounded so that no later step has to fear it either.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from omnigraph.errors import ParseError
 from omnigraph.language.lalr_parser import LalrParser, NoSyntax, grammar_digest
 from omnigraph.language.token import Token
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import Span
 
 if TYPE_CHECKING:

@@ -59,6 +59,7 @@ class ExportOrder:
     engine: str = "local"
     spark: "SparkSession | None" = None
     progress: Callable[[Progress], None] | None = None
+    dates: str = "numbers"
 
 
 def export(store: Store, schemas: Schemas, order: ExportOrder) -> ExportResult:
@@ -82,11 +83,14 @@ def _export(store: Store, catalog: Catalog, pinned: Snapshot, order: ExportOrder
             format=order.format,
             types=order.types,
             progress=order.progress,
+            dates=order.dates,
         )
     if not named:
         raise BadRequest("a stream is written by one process", "use engine='local'")
     if order.format not in _ENDINGS:
         raise BadRequest(f"unknown export format '{order.format}'", "use jsonl or parquet")
+    if order.dates != "numbers":
+        raise BadRequest("an export in parts writes dates as numbers", "export to a local path")
     return _in_parts(store, catalog, pinned, order)
 
 

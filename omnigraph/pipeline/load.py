@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.filled_rows import row_filler
@@ -21,6 +22,7 @@ from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import (
     BY_ID,
     MODES,
+    TYPE_OF_COLUMNS,
     LoadIndexes,
     LoadRequest,
     LoadResult,
@@ -255,11 +257,14 @@ def _owner(catalog: Catalog, order: Order) -> Owner | None:
     name = order.type if order.type is not None else order.edge
     if name is None:
         if order.columns:
-            raise BadRequest("columns= needs type= or edge=", "say which type the columns are of")
+            raise BadRequest("columns= needs type= or edge=", TYPE_OF_COLUMNS)
         return None
     owner: Owner | None = catalog.edge(name) if order.type is None else catalog.node(name)
     if owner is None:
-        raise NotFound("edge type" if order.type is None else "node type", name)
+        kind, known = (
+            ("edge type", catalog.edges) if order.type is None else ("node type", catalog.nodes)
+        )
+        raise NotFound(kind, name, did_you_mean(name, known))
     return owner
 
 

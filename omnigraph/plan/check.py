@@ -3,12 +3,14 @@
 Invariant: a typed tree can be lowered without asking the catalog or the source again.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import substituted
 from omnigraph.plan.fixed_values import fixed_value
@@ -16,15 +18,17 @@ from omnigraph.plan.function_types import common_type
 from omnigraph.plan.operands import as_type, nullable_if, parameter_operand
 from omnigraph.plan.patterns import check_pattern, inner_matches
 from omnigraph.plan.returns import TypedReturn, check_return
-from omnigraph.plan.scope import Names, NodeVar, Scope, did_you_mean
+from omnigraph.plan.scope import Names, NodeVar, Scope
 from omnigraph.plan.typed import TypedPattern
 from omnigraph.types import INTEGERS, Span, ValueType
 
 if TYPE_CHECKING:
     from omnigraph.plan import mutation_ir
+    from omnigraph.plan.matched_writes import check_matched
     from omnigraph.plan.statements import check_statement
 else:
     mutation_ir = deferred("omnigraph.plan", "mutation_ir")
+    check_matched = deferred("omnigraph.plan.matched_writes", "check_matched")
     check_statement = deferred("omnigraph.plan.statements", "check_statement")
 
 
@@ -53,10 +57,18 @@ class TypedStage:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedMutation:
-    """A checked mutation. Its statements need no further lowering."""
+class TypedMatched:
+    """A checked statement, and the read whose rows it is done for."""
 
-    statements: "tuple[mutation_ir.StatementOp, ...]"
+    read: TypedRead
+    statement: "mutation_ir.PlainStatement"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedMutation:
+    """A checked mutation. Its statements need no further lowering, but for the reads of some."""
+
+    statements: "tuple[mutation_ir.PlainStatement | TypedMatched, ...]"
     parameters: tuple[ir.Parameter, ...]
     computed: tuple[ir.Computed, ...]
 
@@ -79,22 +91,34 @@ def check_query(query: ast.Query, catalog: Catalog, source: str) -> Typed:
     parameters = tuple(_parameter(catalog, source, p) for p in query.parameters)
     body = query.body
     if isinstance(body, ast.Mutation):
-        statements = tuple(check_statement(names, s) for s in body.statements)
+        statements = tuple(_statement(names, s) for s in body.statements)
         return TypedMutation(statements, parameters, tuple(names.computed.values()))
     if isinstance(body, ast.Read):
-        return _checked_read(names, body, parameters)
-    reads = tuple(_checked_read(names, read, parameters) for read in body.reads)
+        return _checked_read(names, body, parameters)[0]
+    reads = tuple(_checked_read(names, read, parameters)[0] for read in body.reads)
     types = _column_types(names, body, reads)
     computed = tuple(names.computed.values())
     return TypedUnion(tuple(replace(read, computed=computed) for read in reads), body, types)
 
 
-def _checked_read(names: Names, body: ast.Read, parameters: tuple[ir.Parameter, ...]) -> TypedRead:
+def _statement(
+    names: Names, statement: ast.Statement
+) -> "mutation_ir.PlainStatement | TypedMatched":
+    if isinstance(statement, ast.Update | ast.Delete) or statement.rows is None:
+        assert not isinstance(statement, ast.UpdateMatched | ast.DeleteMatched)
+        return check_statement(names, statement)
+    return TypedMatched(*check_matched(names, statement, statement.rows, _checked_read))
+
+
+def _checked_read(
+    names: Names, body: ast.Read, parameters: tuple[ir.Parameter, ...] = ()
+) -> tuple[TypedRead, Scope]:
+    """A read, and the scope of its last part."""
     scope, stages = Scope(names), list[TypedStage]()
     for each in body.stages:
         stage, scope = _stage(scope, each, parameters)
         stages.append(stage)
-    return replace(_checked_part(scope, body, parameters), stages=tuple(stages))
+    return replace(_checked_part(scope, body, parameters), stages=tuple(stages)), scope
 
 
 def _stage(

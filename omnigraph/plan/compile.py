@@ -12,12 +12,17 @@ from omnigraph.errors import BadRequest
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.lru import Lru
+from omnigraph.plan import ir
 from omnigraph.plan.check import check_query
 from omnigraph.plan.lower import lower
 
 if TYPE_CHECKING:
+    from omnigraph.plan import mutation_ir
+    from omnigraph.plan.matched_writes import require_unwritten
     from omnigraph.plan.mutation_ir import Plan
 else:
+    mutation_ir = deferred("omnigraph.plan", "mutation_ir")
+    require_unwritten = deferred("omnigraph.plan.matched_writes", "require_unwritten")
     Plan = deferred("omnigraph.plan.mutation_ir", "Plan")
 
 _PLANS_MAX = 1024
@@ -43,7 +48,12 @@ def _compile(text: str, catalog: Catalog, name: str | None) -> Plan:
 
 def plan_query(query: ast.Query, catalog: Catalog, source: str) -> Plan:
     """Check and lower one parsed query."""
-    return lower(query, check_query(query, catalog, source))
+    plan = lower(query, check_query(query, catalog, source))
+    if isinstance(plan, ir.ReadPlan):
+        return plan
+    if any(isinstance(statement, mutation_ir.MatchedRows) for statement in plan.statements):
+        require_unwritten(query, plan, catalog, source)
+    return plan
 
 
 def select_query(file: ast.QueryFile, name: str | None) -> ast.Query:

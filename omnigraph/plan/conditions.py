@@ -5,9 +5,9 @@ slots; the pattern checker that is handed in checks them and keeps what fills th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.operands import BOOL, COUNT, parameter_operand, property_operand
 from omnigraph.plan.scope import EdgeVar, Scope

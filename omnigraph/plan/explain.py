@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, assert_never
 
+from omnigraph.catalog.indexes import Metric
 from omnigraph.deferred import deferred
 from omnigraph.language.moments import format_date, format_datetime
 from omnigraph.plan import ir
@@ -33,7 +34,7 @@ def explain(plan: "mutation_ir.Plan") -> str:
                 f"mutation {plan.name}({declared})",
                 *_indented(_computed_lines(plan.computed)),
             ]
-            lines += _indented(_statement_line(statement) for statement in plan.statements)
+            lines += _indented(line for each in plan.statements for line in _statement_lines(each))
         case _:
             assert_never(plan)
     return "\n".join(lines) + "\n"
@@ -164,7 +165,8 @@ def _ranking(ranking: ir.Ranking) -> str:
     match ranking:
         case ir.Nearest(column=column, query=query, model=model):
             embedded = f", model {json.dumps(model)}" if model is not None else ""
-            return f"nearest({expression(column)}, {expression(query)}{embedded})"
+            by = "" if ranking.metric is Metric.L2 else f", {ranking.metric}"
+            return f"nearest({expression(column)}, {expression(query)}{embedded}{by})"
         case ir.Bm25(column=column, query=query):
             return f"bm25({expression(column)}, {expression(query)})"
         case ir.Rrf(first=first, second=second, k=k, depth=depth):
@@ -190,7 +192,14 @@ def _sort_key(key: ir.SortKey) -> str:
     return f"{expression(key.value)}{' desc' if key.descending else ''}"
 
 
-def _statement_line(statement: "mutation_ir.StatementOp") -> str:
+def _statement_lines(statement: "mutation_ir.StatementOp") -> list[str]:
+    if not isinstance(statement, mutation_ir.MatchedRows):
+        return [_statement_line(statement)]
+    line = f"{_statement_line(statement.statement)} for each"
+    return [line, *_indented(_read_lines(statement.read))]
+
+
+def _statement_line(statement: "mutation_ir.PlainStatement") -> str:
     match statement:
         case mutation_ir.InsertNode(table=table, sets=sets, key=key):
             how = f"upsert by ({', '.join(key)})" if key else "insert"

@@ -84,7 +84,7 @@ def tables_read(plan: mutation_ir.Plan, catalog: Catalog) -> frozenset[TableKey]
         case ir.ReadPlan(pattern=pattern):
             return frozenset[TableKey]().union(*(_op_tables(op, catalog) for op in pattern))
         case mutation_ir.MutationPlan(statements=statements):
-            return frozenset[TableKey]().union(*map(_statement_reads, statements))
+            return frozenset[TableKey]().union(*(_statement_reads(s, catalog) for s in statements))
         case _:
             assert_never(plan)
 
@@ -109,8 +109,10 @@ def _op_tables(op: ir.PatternOp, catalog: Catalog) -> frozenset[TableKey]:
             assert_never(op)
 
 
-def _statement_reads(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
+def _statement_reads(statement: mutation_ir.StatementOp, catalog: Catalog) -> frozenset[TableKey]:
     match statement:
+        case mutation_ir.MatchedRows(read=read, statement=inner):
+            return tables_read(read, catalog) | _statement_reads(inner, catalog)
         case mutation_ir.InsertEdge(table=table, source_table=source, target_table=target):
             return frozenset({table, source, target})
         case mutation_ir.UpsertRow(table=table, end_tables=ends):
@@ -128,6 +130,8 @@ def _statement_reads(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
 def tables_written(statement: mutation_ir.StatementOp) -> frozenset[TableKey]:
     """Every table a statement may change, those it cascades to included."""
     match statement:
+        case mutation_ir.MatchedRows(statement=inner):
+            return tables_written(inner)
         case mutation_ir.DeleteRows(table=table, cascades=cascades):
             return frozenset({table, *(cascade.edge for cascade in cascades)})
         case (

@@ -4,11 +4,12 @@ Invariant: what comes out reads no row, so it is a constant or a parameter that 
 out once before anything is read.
 """
 
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import type_of
 from omnigraph.plan.operands import compatible, parameter_operand
-from omnigraph.plan.scope import Names, did_you_mean
+from omnigraph.plan.scope import Names
 from omnigraph.plan.typer import Typer
 from omnigraph.types import ValueType
 

@@ -4,9 +4,10 @@ Invariant: pure; None means that the function does not take such arguments.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
 
 Types = Sequence[ValueType]
@@ -109,6 +110,11 @@ def when_types(holds: Callable[[Types], bool], kind: ValueType) -> Result:
 
 def text_to(kind: ValueType) -> Result:
     return when_types(_texts, kind)
+
+
+def highlighted(types: Types) -> ValueType | None:
+    """Texts: two, or four with both marks."""
+    return ValueType(Scalar.STRING) if len(types) != 3 and _texts(types) else None
 
 
 def numbers_to(kind: ValueType) -> Result:

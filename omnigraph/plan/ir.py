@@ -20,6 +20,7 @@ compare by mathematical value across types, strings by UTF-8 bytes, false before
 
 from enum import StrEnum
 
+from omnigraph.catalog.indexes import Metric
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.expression_ir import (
     SELF as SELF,
@@ -269,7 +270,8 @@ PatternOp = (
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """L2 distance of a vector property to the query, less is better. Null vectors have none.
+    """Distance of a vector property to the query, less is better. Null vectors have none, and by
+    cosine those of zeros.
 
     A query of type String is embedded first, with `model` if the property names one.
     """
@@ -277,6 +279,7 @@ class Nearest:
     column: Column
     query: Expr
     model: str | None = None
+    metric: Metric = Metric.L2
 
 
 @dataclass(frozen=True, slots=True)

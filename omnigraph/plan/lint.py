@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.suggested_keys import suggested_keys
 from omnigraph.errors import ParseError, TypeCheckError
 from omnigraph.language.query import ast
@@ -16,7 +17,6 @@ from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.compile import plan_query
 from omnigraph.plan.expressions import parts_of_kind
 from omnigraph.plan.facts import Operation, describe
-from omnigraph.plan.scope import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,11 @@ def _never_updated(file: ast.QueryFile, catalog: Catalog) -> Iterator[LintFindin
     """L201: types that are updated, but never all of what could be."""
     updaters = dict[str, list[str]]()
     assigned = dict[str, set[str]]()
+    of_matched = set[str]()  # set on what a match finds, whatever its type
     for query in file.queries:
         for statement in query.body.statements if isinstance(query.body, ast.Mutation) else ():
+            if isinstance(statement, ast.UpdateMatched):
+                of_matched.update(each.property.text for each in statement.assignments)
             if isinstance(statement, ast.Update | ast.Upsert):
                 type_name = statement.type_name.text
                 if isinstance(statement, ast.Update):
@@ -179,7 +182,7 @@ def _never_updated(file: ast.QueryFile, catalog: Catalog) -> Iterator[LintFindin
     for type_name in sorted(updaters):
         node = catalog.node(type_name)
         for name in _updatable(node) if node is not None else ():
-            if name not in assigned[type_name]:
+            if name not in assigned[type_name] and name not in of_matched:
                 text = f"{type_name}.{name} exists in schema but no update query sets it"
                 queries = tuple(dict.fromkeys(updaters[type_name]))
                 yield LintFinding("warning", "L201", text, type_name, name, queries)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.check import Typed, TypedMutation, TypedRead, TypedUnion
+from omnigraph.plan.check import Typed, TypedMatched, TypedMutation, TypedRead, TypedUnion
 from omnigraph.plan.expressions import conjunction, needs
 from omnigraph.plan.typed import (
     Anchor,
@@ -34,9 +34,15 @@ def lower(query: ast.Query, typed: Typed) -> "mutation_ir.Plan":
     name = query.name.text
     match typed:
         case TypedMutation():
-            return mutation_ir.MutationPlan(
-                name, typed.parameters, typed.statements, typed.computed
+            statements = tuple(
+                mutation_ir.MatchedRows(
+                    replace(_lowered(name, each.read), computed=()), each.statement
+                )
+                if isinstance(each, TypedMatched)
+                else each
+                for each in typed.statements
             )
+            return mutation_ir.MutationPlan(name, typed.parameters, statements, typed.computed)
         case TypedRead():
             return _lowered(name, typed)
         case TypedUnion(reads=reads, union=union, types=types):

@@ -87,7 +87,23 @@ class DeleteRows:
     cascades: tuple[Cascade, ...]
 
 
-StatementOp = InsertNode | InsertEdge | UpsertRow | UpdateRows | DeleteRows
+PlainStatement = InsertNode | InsertEdge | UpsertRow | UpdateRows | DeleteRows
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedRows:
+    """Do `statement` for each row of `read`, in order. Columns are parameters of the statement, by
+    their names; an update or a delete has the id of its entity in the first."""
+
+    read: ReadPlan
+    statement: PlainStatement
+
+    @property
+    def table(self) -> TableKey:
+        return self.statement.table
+
+
+StatementOp = PlainStatement | MatchedRows
 
 
 @dataclass(frozen=True, slots=True)

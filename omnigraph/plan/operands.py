@@ -6,10 +6,11 @@ form of the type it is used as, or refused because it would have to change.
 
 from typing import assert_never
 
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.numbers import as_float, as_integer
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
-from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope, did_you_mean
+from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
 from omnigraph.types import ID_TYPE, INTEGERS, NUMERICS, Scalar, Span, ValueType
 
 NOW = ir.Now(ValueType(Scalar.DATETIME))
@@ -165,6 +166,20 @@ def _literal_hint(target: ValueType) -> str:
             return ""
         case _:
             assert_never(target.scalar)
+
+
+def require_enum_value(names: Names, column: ir.Expr, given: ir.Expr, span: Span) -> None:
+    """T3 for a text, or one of a list, that no value of an enum can be equal to."""
+    values = column.type.enum_values if isinstance(column, ir.Column) else None
+    if values is None or not isinstance(given, ir.Const):
+        return
+    for value in given.value if isinstance(given.value, tuple) else (given.value,):
+        if value is not None and value not in values:
+            assert isinstance(column, ir.Column)
+            near = did_you_mean(str(value), values, listed=False)
+            hint = f"{near} {_literal_hint(column.type)}".strip()
+            text = f"'{value}' is no value of {column.name}"
+            raise names.fail(span, text, code="T3", hint=hint)
 
 
 def require_comparable(names: Names, value_type: ValueType, span: Span) -> None:

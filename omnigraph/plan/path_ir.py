@@ -3,9 +3,9 @@
 Invariant: as `ir`, which has these names too: table keys, variables and typed expressions only.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.expression_ir import Expr, Slot, Var
 from omnigraph.types import PropertyId, TableKey
 

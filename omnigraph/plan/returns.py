@@ -5,11 +5,12 @@ the sort keys end with a tie-break by ids, so the order of rows is total.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from functools import cached_property
 from typing import assert_never
 
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.aggregates import fraction_of, measure_of
 from omnigraph.plan.expressions import needs, substituted, type_of

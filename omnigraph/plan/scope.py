@@ -4,13 +4,13 @@ Invariant: a variable has one meaning in a block and in all blocks inside it. An
 the outer variables; its own bindings stay inside, unless the block is optional.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from dataclasses import field, replace
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.ir import Computed, Expr, Member, Param, PathSlots, Slot, SlotRef, Var
 from omnigraph.types import Scalar, Span, ValueType
 
@@ -223,15 +223,3 @@ class Scope:
 
     def inner(self) -> "Scope":
         return Scope(self.names, self)
-
-
-def did_you_mean(name: str, known: Iterable[str], *, listed: bool = True) -> str:
-    """A hint with the known name that is nearest, or else with all of them if they are listed."""
-    folded = {candidate.lower(): candidate for candidate in known}
-    close = get_close_matches(name.lower(), folded, n=1)
-    if close:
-        return f"did you mean '{folded[close[0]]}'?"
-    if not listed:
-        return ""
-    every = sorted(folded.values())[:8]
-    return f"known: {', '.join(every)}" if every else "the schema declares none"

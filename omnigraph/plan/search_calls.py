@@ -6,6 +6,8 @@ no executor meets a text search on a number or a vector of another length.
 
 from typing import assert_never
 
+from omnigraph.catalog.indexes import Metric
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.language.query import ast
 from omnigraph.plan import ir
 from omnigraph.plan.fixed_values import fixed_expression
@@ -135,7 +137,22 @@ def _nearest(scope: Scope, call: ast.Nearest) -> ir.Nearest:
     declared = bound.node.property(column.name)
     embed = declared.embed if declared is not None else None
     query = _vector_query(scope, call.query, column.type)
-    return ir.Nearest(column, query, embed.model if embed is not None else None)
+    metric = Metric.L2 if declared is None else declared.metric
+    if call.metric is not None:
+        metric = _metric(scope, call.metric)
+    return ir.Nearest(column, query, embed.model if embed is not None else None, metric)
+
+
+def _metric(scope: Scope, given: ast.Expr) -> Metric:
+    """A metric by its name, as a text or a bare word."""
+    name = given.name if isinstance(given, ast.Alias) else None
+    if isinstance(given, ast.Literal) and isinstance(given.value, str):
+        name = given.value
+    if name not in list(Metric):
+        text = "nearest has no such metric" if name else "the metric of nearest is a name"
+        hint = did_you_mean(name or "", Metric)
+        raise scope.names.fail(given.span, text, code="T15", hint=hint)
+    return Metric(name)
 
 
 def _vector_query(scope: Scope, query: ast.Expr, vector: ValueType) -> ir.Expr:

@@ -7,11 +7,12 @@ fits, and selects only by properties that can be compared.
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, Property, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.expressions import type_of
 from omnigraph.plan.operands import NOW, as_type, compatible, parameter_operand
-from omnigraph.plan.scope import Names, did_you_mean
+from omnigraph.plan.scope import Names
 from omnigraph.plan.typer import Typer
 from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, table_key
 
@@ -19,9 +20,14 @@ _ENDS = {"from": ir.End.SRC, "to": ir.End.DST}
 _Assigning = ast.Insert | ast.Upsert | ast.Update
 
 
-def check_statement(names: Names, statement: ast.Statement) -> mutation_ir.StatementOp:
-    """The operation of one statement."""
-    target = _target(names, statement.type_name)
+Plain = ast.Insert | ast.Upsert | ast.Update | ast.Delete
+
+
+def check_statement(
+    names: Names, statement: Plain, target: Type | None = None
+) -> mutation_ir.PlainStatement:
+    """The operation of one statement; `target` is its type where that is known."""
+    target = target or _target(names, statement.type_name)
     match statement:
         case ast.Insert():
             _require_assignments(names, statement)
@@ -186,7 +192,8 @@ def _assigned(
             parameter = _declared(names, value)
             text_into_blob = parameter.type.is_text and target.is_blob and not target.is_list
             if not text_into_blob and not compatible(parameter.type, target):
-                text = f"{what} has type {target}, ${value.name} is {parameter.type}"
+                given = "this" if "." in value.name else f"${value.name}"  # `match.0`
+                text = f"{what} has type {target}, {given} is {parameter.type}"
                 raise names.fail(value.span, text, code="T7")
             return parameter
         case _:

@@ -6,11 +6,13 @@ from clause to clause, so each clause hands in its own reading of references (`L
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.regex import regex_error
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import needs, type_of
 from omnigraph.plan.function_types import Function, arithmetic_type, common_type, is_moment
@@ -23,8 +25,9 @@ from omnigraph.plan.operands import (
     literal_operand,
     nullable_if,
     require_comparable,
+    require_enum_value,
 )
-from omnigraph.plan.scope import Names, did_you_mean
+from omnigraph.plan.scope import Names
 from omnigraph.types import INTEGERS, Scalar, Span, ValueType
 
 Leaf = Callable[[ast.Expr], ir.Expr]
@@ -334,6 +337,9 @@ class Typer:
                     text = f"cannot compare {left_type} with {right_type}"
                     hint = _moment_hint(left_type, right_type)
                     raise self.names.fail(comparison.span, text, code="T7", hint=hint)
+                if comparator in (ast.Comparator.EQ, ast.Comparator.NE):
+                    require_enum_value(self.names, left, right, comparison.right.span)
+                    require_enum_value(self.names, right, left, comparison.left.span)
                 return ir.Compare(ir.CompareOp(str(comparator)), left, right)
             case _:
                 assert_never(comparison.comparator)
@@ -377,6 +383,7 @@ class Typer:
         if not compatible(element(list_type), kind):
             text = f"a {kind} is never in a list of type {list_type}"
             raise names.fail(collection.span, text, code="T7")
+        require_enum_value(names, value, items, collection.span)
         return ir.ListContains(items, value)
 
 

@@ -5,11 +5,12 @@ its edges and nodes is checked once a type. What is not about the way is a condi
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.language.query import ast
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.conditions import condition_predicate, expression_value
 from omnigraph.plan.expressions import conjunction, needs, type_of

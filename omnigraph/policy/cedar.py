@@ -11,10 +11,10 @@ in plain Python and hold equal (`test_cedar_decides_as_the_definition`).
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import NotInstalled
+from omnigraph.light_dataclass import dataclass
 from omnigraph.policy.actions import SCOPE_KEYS, TARGET_SCOPE, Action
 from omnigraph.policy.policy_file import AllowRule, BranchScope, PolicyFile
 

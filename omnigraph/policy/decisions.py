@@ -7,11 +7,11 @@ kept under those and holds for every actor and branch that share them.
 
 import os
 from collections import defaultdict
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from omnigraph.errors import Forbidden, PolicyInvalid
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.policy.actions import Action, PolicyKind
 from omnigraph.policy.cedar import CedarRequest, CedarRules

@@ -4,10 +4,10 @@ Invariant: what cannot be read is `PolicyInvalid` that says where, before anythi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import PolicyInvalid
+from omnigraph.light_dataclass import dataclass
 from omnigraph.yaml_document import DuplicateKey, YamlFault, read_yaml
 
 _BYTES_MAX = 64 << 20

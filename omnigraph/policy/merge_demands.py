@@ -8,10 +8,10 @@ the greatest number of approvals is needed, and every check.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import PolicyInvalid
+from omnigraph.light_dataclass import dataclass
 from omnigraph.policy.document_members import Members, plain_text
 from omnigraph.policy.protected_branches import ProtectedBranches
 

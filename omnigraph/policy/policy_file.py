@@ -5,11 +5,11 @@ kind, and at most the scope that all its actions take. Unknown members are refus
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from omnigraph.errors import PolicyInvalid
+from omnigraph.light_dataclass import dataclass
 from omnigraph.policy.actions import (
     BRANCH_SCOPE,
     SCOPE_KEYS,

@@ -11,7 +11,7 @@ from omnigraph.catalog.indexes import IndexKind, IndexNote
 from omnigraph.errors import NotServed
 from omnigraph.exec.changes.diff import DELETE, INSERT, UPDATE, Change, ChangedType
 from omnigraph.exec.changes.feed import FeedBlock, FeedPage
-from omnigraph.exec.changes.images import Values
+from omnigraph.exec.changes.images import NO_MOMENTS, Moments, Values
 from omnigraph.exec.load.request import LoadIndexes, LoadResult
 from omnigraph.exec.merge.kept_edges import KeptEdge
 from omnigraph.exec.merge.planned_changes import ChangeCounts, PlannedChange, PlannedChanges
@@ -30,7 +30,7 @@ from omnigraph.storage.records import (
     TablePin,
     TopologyState,
 )
-from omnigraph.types import Kind, TableKey, parse_table_key, table_key
+from omnigraph.types import Kind, Scalar, TableKey, parse_table_key, table_key
 
 Document = Mapping[str, Any]
 
@@ -130,13 +130,26 @@ def tag_of(document: Document) -> Tag:
 # ---- changes
 
 
-def change_of(document: Document) -> Change:
-    """One entity that differs."""
+def moments_named(document: Document, type_id: str) -> Moments:
+    """The properties of a type that an answer says are dates; none of a server that does not."""
+    named = document.get("moments", {}).get(type_id, {})
+    return {name: Scalar(scalar) for name, scalar in named.items()} or NO_MOMENTS
+
+
+def changes_of(document: Document) -> tuple[Change, ...]:
+    """The changes of a page or of a commit."""
+    return tuple(change_of(each, document) for each in document["changes"])
+
+
+def change_of(document: Document, beside: Document) -> Change:
+    """One entity that differs; `beside` has the members beside it."""
     before, after = document.get("before"), document.get("after")
     shown = after if after is not None else before
     names = tuple(shown["properties"]) if shown is not None else ()
     kind = document["type"]
-    of = ChangedType(document["kind"], kind["name"], kind["id"], names)
+    named = moments_named(beside, kind["id"])
+    moments = {name: named[name] for name in names if name in named}
+    of = ChangedType(document["kind"], kind["name"], kind["id"], names, moments or NO_MOMENTS)
     was, now = _values(names, before), _values(names, after)
     return Change(of, document["id"], document["op"], was, now)
 
@@ -152,7 +165,7 @@ def _values(names: tuple[str, ...], image: Document | None) -> Values | None:
 
 def block_of(document: Document) -> FeedBlock:
     """One commit of the feed and its changes."""
-    return FeedBlock(cause_of(document["cause"]), tuple(map(change_of, document["changes"])))
+    return FeedBlock(cause_of(document["cause"]), changes_of(document))
 
 
 def page_of(document: Document) -> FeedPage:

@@ -86,7 +86,7 @@ class HttpConnection:
         self._retries_writes = retry_writes
         self._is_closed = False
         self._patience_s = TIMEOUT_S if timeout is None else timeout
-        headers = {"Omnigraph-Http-Api": API_VERSION}
+        headers = {"Omnigraph-Http-Api": API_VERSION, "Omnigraph-Moments": "named"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         connect = _CONNECT_S if timeout is None else min(_CONNECT_S, timeout)

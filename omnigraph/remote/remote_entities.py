@@ -13,11 +13,11 @@ from omnigraph.arguments import checked
 from omnigraph.errors import BadRequest, NotFound, NotServed, PreconditionFailed
 from omnigraph.exec.changes.entity_history import EntityHistory, EntityRevision
 from omnigraph.exec.changes.entity_view import EdgeCount, EntityView
-from omnigraph.exec.changes.images import Image
+from omnigraph.exec.changes.images import image
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.upkeep.index_states import IndexState
 from omnigraph.graph import Graph
-from omnigraph.remote.from_wire import Document, cause_of, change_of, mutation_of
+from omnigraph.remote.from_wire import Document, cause_of, change_of, moments_named, mutation_of
 from omnigraph.remote.http_connection import REPLAY, HttpConnection, Params, given, segment
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.storage.names import MAIN, require_text
@@ -46,15 +46,18 @@ class RemoteEntityVerbs(Graph):
         has; `NotFound` if there is none."""
         path, params = self._entity(kind, type, id, branch, snapshot)
         document = self.session.http.document(path, params)
-        ends = document.get("endpoints")
+        ends, stored = document.get("endpoints"), document["properties"]
+        moments = moments_named(document, document["type"]["id"])
+        ids = () if ends is None else (ends["from"], ends["to"])
         return EntityView(
             document["kind"],
             document["type"]["name"],
             document["type"]["id"],
             document["id"],
-            Image(document["properties"], None if ends is None else (ends["from"], ends["to"])),
+            image(tuple(stored), (*stored.values(), *ids), moments),
             tuple(EdgeCount(e["type_name"], e["direction"], e["count"]) for e in document["edges"]),
             document["graph_commit_id"],
+            moments,
         )
 
     @checked
@@ -163,7 +166,7 @@ class ServedHistory(EntityHistory):
         page = self._first
         while True:
             for each in page["revisions"]:
-                yield EntityRevision(cause_of(each["cause"]), change_of(each["change"]))
+                yield EntityRevision(cause_of(each["cause"]), change_of(each["change"], each))
             token = page.get("next_page_token")
             if token is None:
                 self.unreadable = page.get("first_unreadable_commit_id")

@@ -49,17 +49,25 @@ class RemoteReviews(ReviewsView):
 
     @checked
     def list(
-        self, *, state: str | None = None, source: str | None = None, target: str | None = None
+        self,
+        *,
+        state: str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
     ) -> tuple[Review, ...]:
-        """Every review, newest first; those of a state (open, merged, closed), or of branches."""
+        """Every review, newest first; those of a state (open, merged, closed), or of branches. With
+        `limit` the first of them, and with `before` those older than that review."""
         reviews: list[Review] = []
-        token = None
+        token = before
         while True:
-            asked = given(state=state, source=source, target=target, limit=_PAGE, page_token=token)
+            size = _PAGE if limit is None else min(limit - len(reviews), _PAGE)
+            asked = given(state=state, source=source, target=target, limit=size, page_token=token)
             page = self._http.document("/reviews", asked)
             reviews += map(review_of, page["reviews"])
             token = page.get("next_page_token")
-            if token is None:
+            if token is None or len(reviews) == limit:
                 return tuple(reviews)
 
     @checked

@@ -16,9 +16,9 @@ import orjson
 from omnigraph.arguments import checked
 from omnigraph.errors import AlreadyExists, BadRequest, NotServed
 from omnigraph.exec.changes.blobs import BlobCell
-from omnigraph.exec.changes.export import FORMATS, ExportResult, choose_owners
+from omnigraph.exec.changes.export import ExportResult, choose_owners, require_export
 from omnigraph.exec.load.inputs import open_whole
-from omnigraph.exec.load.request import MODES, LoadResult
+from omnigraph.exec.load.request import MODES, TYPE_OF_COLUMNS, LoadResult
 from omnigraph.exec.merge.resolve import ENTITY, Resolve
 from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.progress import Meter, Progress
@@ -28,6 +28,7 @@ from omnigraph.policy import TargetCheck
 from omnigraph.remote.answers import settled
 from omnigraph.remote.from_wire import load_of, undo_of
 from omnigraph.remote.http_connection import JSON, REPLAY, Content, Params, encoded, given
+from omnigraph.remote.iso_lines import iso_lines
 from omnigraph.remote.line_counts import LineCounts, kind_and_type
 from omnigraph.remote.load_body import load_body
 from omnigraph.remote.remote_session import RemoteSession, key_of
@@ -97,7 +98,7 @@ class RemoteVerbs(Graph):
             texts = {"branch": branch, "from": from_branch, "mode": mode, "message": message}
             return self._ingested(source, {**texts, "metadata": metadata}, once)
         if columns and type is None and edge is None:
-            raise BadRequest("columns= needs type= or edge=", "say which type the columns are of")
+            raise BadRequest("columns= needs type= or edge=", TYPE_OF_COLUMNS)
         body = load_body(source, columns or {}, self.uri)
         meta = [f"{name}={text}" for name, text in (metadata or {}).items()]
         params = given(
@@ -113,7 +114,7 @@ class RemoteVerbs(Graph):
             embed=None if embed == "now" else embed,
         )
         if body.path == "/load" and type is None and edge is None:
-            raise BadRequest("the input holds columns", "say which with type= or edge=")
+            raise BadRequest("the input holds columns", TYPE_OF_COLUMNS)
         with body.content:
             media = {"Content-Type": body.media}
             done = self._loaded(body.path, body.content, media, params, once)
@@ -151,13 +152,13 @@ class RemoteVerbs(Graph):
         engine: str = "local",
         spark: Any = None,
         progress: Callable[[Progress], None] | None = None,
+        dates: str = "numbers",
     ) -> ExportResult:
         """Write one snapshot as NDJSON that loads again; how many rows of what."""
         self.session.require_local_engine(engine, spark)
-        if format not in FORMATS:
-            raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
-        if format == "parquet":
-            raise NotServed("an export as Parquet", self.uri, "export it as jsonl")
+        require_export(format, dates)
+        if format != "jsonl":
+            raise NotServed(f"an export as {format}", self.uri, "export it as jsonl")
         if isinstance(target, io.TextIOBase):
             raise BadRequest("an export is bytes, not text", "open the file with mode 'wb'")
         named = None if types is None else list(types)
@@ -171,6 +172,8 @@ class RemoteVerbs(Graph):
                 (owner.name for owner in owners if owner.kind is Kind.EDGE),
             )
             chunks = _counted(response.iter_bytes(), counts, meter)
+            if dates == "iso":
+                chunks = iso_lines(chunks, catalog)
             if not isinstance(target, str | os.PathLike):
                 for chunk in chunks:
                     target.write(chunk)

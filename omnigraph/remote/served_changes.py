@@ -20,7 +20,7 @@ from omnigraph.exec.changes.diff import Change, Changes, Page, Position
 from omnigraph.exec.changes.export import ExportResult
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
 from omnigraph.output_file import whole_file
-from omnigraph.remote.from_wire import Document, change_of
+from omnigraph.remote.from_wire import Document, changes_of
 from omnigraph.remote.http_connection import HttpConnection, Params, given
 from omnigraph.remote.line_counts import LineCounts
 from omnigraph.storage.records import CommitId
@@ -51,8 +51,7 @@ class ServedChanges(Changes):
         """At most `limit` changes; a page also ends when it has grown large."""
         is_first = limit == PAGE_CHANGES and token is None
         document = self._first if is_first else self._fetched(limit, token)
-        changes = tuple(map(change_of, document["changes"]))
-        return Page(changes, document.get("next_page_token"))
+        return Page(changes_of(document), document.get("next_page_token"))
 
     def beyond(self, start: Position | None) -> Iterator[Change]:
         """The changes after a position, in order; the server knows positions by its tokens, so

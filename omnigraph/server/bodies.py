@@ -17,7 +17,9 @@ from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.server import wire, wire_beyond
+from omnigraph.server.call import RouteCall
 from omnigraph.server.idempotency import shown_metadata
+from omnigraph.server.moment_members import moments_in_changes
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Snapshot, TopologyState
 from omnigraph.types import Kind, counts_of_kind, parse_table_key
@@ -194,9 +196,10 @@ def _topology(state: TopologyState | None) -> wire.DatasetTopology | UnsetType:
     )
 
 
-def block_output(block: FeedBlock) -> dict[str, Any]:
+def block_output(call: RouteCall, block: FeedBlock) -> dict[str, Any]:
     """One commit of the feed with its changes."""
-    return {**block.to_json(), "cause": cause_output(block.cause)}
+    moments = moments_in_changes(call, block.changes)
+    return {**block.to_json(), "cause": cause_output(block.cause), **moments}
 
 
 def cause_output(cause: Commit) -> dict[str, Any]:
@@ -214,10 +217,11 @@ def cause_output(cause: Commit) -> dict[str, Any]:
     return shown
 
 
-def changes_page(changes: Changes, limit: int, token: str | None) -> dict[str, Any]:
-    """A page of changes."""
-    page = changes.page(limit, token)
+def changes_page(call: RouteCall, changes: Changes, limit: int) -> dict[str, Any]:
+    """A page of changes, the one that the call names by its token."""
+    page = changes.page(limit, call.one("page_token"))
     shown: dict[str, Any] = {"changes": [change.to_json() for change in page.changes]}
+    shown |= moments_in_changes(call, page.changes)
     if page.next_page_token is not None:
         shown["next_page_token"] = page.next_page_token
     return shown

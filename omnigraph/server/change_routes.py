@@ -34,7 +34,7 @@ def commit_changes(call: RouteCall) -> Answer:
         changes = call.graph.commits.changes(commit_id, **listing_filters(call))
     except Forbidden as denial:
         raise NotFound("commit", commit_id) from denial  # as if it were not there
-    shown = changes_page(changes, limit, call.one("page_token"))
+    shown = changes_page(call, changes, limit)
     return answered({"cause": cause_output(cause), **shown})
 
 
@@ -54,7 +54,7 @@ def poll(call: RouteCall) -> Answer:
         limit=listing_limit(call),
         **listing_filters(call),
     )
-    shown: dict[str, Any] = {"blocks": [block_output(block) for block in page.blocks]}
+    shown: dict[str, Any] = {"blocks": [block_output(call, block) for block in page.blocks]}
     ends = {
         "next_page_token": page.next_page_token,
         "cursor": page.cursor,

@@ -13,6 +13,7 @@ from omnigraph.exec.changes.entity_history import EntityRevision
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.server.bodies import cause_output
 from omnigraph.server.call import Answer, RouteCall, answered
+from omnigraph.server.moment_members import moments_in_changes, moments_of_type
 
 _REVISIONS = 100
 
@@ -20,7 +21,8 @@ _REVISIONS = 100
 def entity(call: RouteCall) -> Answer:
     """One node or edge: its values, and how many edges of each type a node has."""
     call.only("branch", "snapshot")
-    return answered(call.graph.entity(*_named(call), **_point(call)).to_json())
+    view = call.graph.entity(*_named(call), **_point(call))
+    return answered({**view.to_json(), **moments_of_type(call, view.type_id, view.moments)})
 
 
 def history(call: RouteCall) -> Answer:
@@ -34,7 +36,7 @@ def history(call: RouteCall) -> Answer:
     before = None if token is None else unsealed(token, "history", scope)
     revisions = call.graph.history(*named, **point, before=before)
     rows = list(islice(revisions, limit + 1))
-    shown: dict[str, Any] = {"revisions": [_revision(each) for each in rows[:limit]]}
+    shown: dict[str, Any] = {"revisions": [_revision(call, each) for each in rows[:limit]]}
     if len(rows) > limit:
         shown["next_page_token"] = sealed("history", scope, rows[limit - 1].cause.id)
     elif revisions.unreadable is not None:
@@ -60,5 +62,6 @@ def _point(call: RouteCall) -> _PointArguments:
     return {"branch": branch, "snapshot": snapshot}
 
 
-def _revision(revision: EntityRevision) -> dict[str, Any]:
-    return {"cause": cause_output(revision.cause), "change": revision.change.to_json()}
+def _revision(call: RouteCall, revision: EntityRevision) -> dict[str, Any]:
+    shown = {"cause": cause_output(revision.cause), "change": revision.change.to_json()}
+    return shown | moments_in_changes(call, [revision.change])

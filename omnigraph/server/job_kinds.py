@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest
 from omnigraph.exec.progress import Progress, UpkeepProgress
 from omnigraph.exec.search.embed import provider_from_env
@@ -62,12 +63,12 @@ def _load(order: JobOrder) -> Document:
     request = order.request
     done = order.graph.load(
         request.source,
-        request.mode or "merge",
+        as_given(request.mode or "merge"),
         type=request.type,
         edge=request.edge,
         branch=request.branch or MAIN,
         from_branch=request.from_,
-        engine=request.engine or "auto",
+        engine=as_given(request.engine or "auto"),
         progress=order.progress,
         once=order.mark,
         **order.note,
@@ -80,11 +81,11 @@ def _export(order: JobOrder) -> Document:
     assert request.target is not None
     done = order.graph.export(
         request.target,
-        request.format or "jsonl",
+        as_given(request.format or "jsonl"),
         types=request.types,
         branch=request.branch or MAIN,
         snapshot=request.snapshot,
-        engine=request.engine or "local",
+        engine=as_given(request.engine or "local"),
         progress=order.progress,
     )
     return {"nodes": done.nodes, "edges": done.edges, "graph_commit_id": done.commit_id}
@@ -97,7 +98,7 @@ def _merge(order: JobOrder) -> Document:
         request.source,
         request.target or MAIN,
         delete_source=request.delete_branch,
-        by=request.by or "entity",
+        by=as_given(request.by or "entity"),
         resolve=resolved(request.resolutions),
         progress=order.progress,
         once=order.mark,
@@ -110,7 +111,7 @@ def _optimize(order: JobOrder) -> Document:
     request = order.request
     report = order.graph.optimize(
         request.branch or MAIN,
-        engine=request.engine or "auto",
+        engine=as_given(request.engine or "auto"),
         progress=order.progress,
         **order.note,
     )
@@ -120,7 +121,7 @@ def _optimize(order: JobOrder) -> Document:
 def _cleanup(order: JobOrder) -> Document:
     request = order.request
     report = order.graph.cleanup(
-        request.keep, request.older_than, request.confirm, engine=request.engine or "auto"
+        request.keep, request.older_than, request.confirm, engine=as_given(request.engine or "auto")
     )
     document = _without_address(cleanup_document(order.graph.uri, report))
     del document["kept"]  # as long as the history

@@ -3,6 +3,7 @@
 Invariant: a route is one call on the graph and one rendering.
 """
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest
 from omnigraph.graph.door import USE_QUERY
 from omnigraph.graph.handles import Transaction
@@ -61,7 +62,7 @@ def revert(call: RouteCall) -> Answer:
         body.commit,
         body.to,
         onto=branch,
-        by=body.by or "entity",
+        by=as_given(body.by or "entity"),
         resolve=resolved(body.resolutions),
         dry_run=body.dry_run,
         actor=call.actor,
@@ -163,7 +164,7 @@ def diff(call: RouteCall) -> Answer:
         raise BadRequest("a diff is between two points", "give the query parameters from and to")
     changes = call.graph.diff(before, after, **listing_filters(call))
     old, new = changes.between
-    page = changes_page(changes, listing_limit(call), call.one("page_token"))
+    page = changes_page(call, changes, listing_limit(call))
     return answered({"from_commit_id": old, "to_commit_id": new, **page})
 
 

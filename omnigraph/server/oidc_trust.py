@@ -10,7 +10,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -39,6 +39,17 @@ class TrustedIssuer:
     actor_claim: str = "sub"
     actor_prefix: str = ""
 
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Each key with what is made of its tokens, as texts that change when that does."""
+        rules = (self.issuer, self.audience, self.actor_claim, self.actor_prefix)
+        return tuple("\n".join((*rules, key.thumbprint())) for key in self.keys.keys)
+
+    def signer(self, key_id: Any) -> str:
+        """That of `signers` whose key has an id."""
+        keys = [key.kid for key in self.keys.keys]
+        return self.signers[keys.index(key_id) if key_id in keys else 0]
+
     def actor(self, text: str, key_id: Any) -> str | None:
         """The actor of a token that this issuer is said to have signed, if it has."""
         jose = _jose()
@@ -64,6 +75,14 @@ class TrustedIssuer:
         return f"{self.actor_prefix}{name}"
 
 
+class IssuedSession(NamedTuple):
+    """An actor whom an issuer named, by which key, until when in seconds."""
+
+    actor: str
+    signer: str
+    until: int
+
+
 @dataclass(frozen=True, slots=True)
 class OidcTrust:
     """The issuers that are trusted, and the address that this server is known by."""
@@ -77,6 +96,20 @@ class OidcTrust:
         header, claims = _unverified(token)
         issuer = self.issuers.get(str(claims.get("iss")))
         return None if issuer is None else issuer.actor(token, header.get("kid"))
+
+    def session(self, token: str) -> "IssuedSession | None":
+        """What a token signs in to; None for one that counts for nothing."""
+        actor = self.actor(token)
+        if actor is None:
+            return None
+        header, claims = _unverified(token)  # verified by now
+        signer = self.issuers[str(claims["iss"])].signer(header.get("kid"))
+        return IssuedSession(actor, signer, int(claims["exp"]))
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """The keys that are trusted, as texts that change with what is made of their tokens."""
+        return tuple(text for issuer in self.issuers.values() for text in issuer.signers)
 
     @property
     def metadata(self) -> dict[str, Any]:

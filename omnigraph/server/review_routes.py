@@ -4,6 +4,7 @@ Invariant: a route is one call on the graph and one rendering. Who may do what i
 graph: reading is `read`, merging `branch_merge`, everything else `review`.
 """
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest
 from omnigraph.server import wire_reviews
 from omnigraph.server.bodies import merge_output
@@ -34,12 +35,14 @@ def reviews(call: RouteCall) -> Answer:
     call.only("state", "source", "target", "limit", "page_token")
     limit = min(call.number("limit", 1) or _PAGE, _PAGE_MAX)
     listed = call.graph.reviews.list(
-        state=call.one("state"), source=call.one("source"), target=call.one("target")
+        state=call.one("state"),
+        source=call.one("source"),
+        target=call.one("target"),
+        limit=limit + 1,
+        before=call.one("page_token"),
     )
-    after = call.one("page_token")
-    rest = [each for each in listed if after is None or each.id < after]
-    page = rest[:limit]
-    more = {"next_page_token": page[-1].id} if len(rest) > limit else {}
+    page = listed[:limit]
+    more = {"next_page_token": page[-1].id} if len(listed) > limit else {}
     return answered({"reviews": [each.to_json() for each in page], **more})
 
 
@@ -85,7 +88,7 @@ def merge_review(call: RouteCall) -> Answer:
         call.path["review"],
         actor=call.actor,
         delete_source=body.delete_branch,
-        by=body.by or "entity",
+        by=as_given(body.by or "entity"),
         resolve=resolved(body.resolutions),
         dry_run=body.dry_run,
         if_source=body.if_source_commit,

@@ -104,6 +104,7 @@ class ServerSettings:
     quarantined: dict[str, str] = field(default_factory=dict)  # graphs that are not served, and why
     cluster_policy: str | None = None  # the text of the policy that grants graph_list
     ui: bool = True
+    coalesce_ms: int | None = None  # how long a mutation waits for others to share its commit
     # What cookies of the pages are signed with, in every worker.
     ui_secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 

@@ -33,8 +33,10 @@ class ServedGraphs:
         uris: dict[str, str],
         extras: Mapping[str, GraphExtras] | None = None,
         quarantined: Mapping[str, str] | None = None,
+        coalesce_ms: int | None = None,
     ) -> None:
         self._uris = uris
+        self._coalesce_ms = coalesce_ms
         self._extras = extras or {}
         self._quarantined = quarantined or {}
         self._stored: dict[str, StoredQueries] = {}
@@ -75,7 +77,11 @@ class ServedGraphs:
         type-check."""
         extras = self._extras.get(graph_id, NO_EXTRAS)
         provider = None if extras.profile is None else provider_of(extras.profile)
-        graph = open_graph(self._uris[graph_id], external_blobs=extras.blob_bases)
+        graph = open_graph(
+            self._uris[graph_id],
+            external_blobs=extras.blob_bases,
+            coalesce_ms=self._coalesce_ms,
+        )
         try:
             stored, checks = _checked(extras, graph)
         except OmnigraphError:

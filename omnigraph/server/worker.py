@@ -104,7 +104,9 @@ class Worker:
         self._settings = settings
         self._socket = listening
         self._log = RequestLog(as_json=settings.log_json)
-        self._graphs = ServedGraphs(settings.graphs, settings.extras, settings.quarantined)
+        self._graphs = ServedGraphs(
+            settings.graphs, settings.extras, settings.quarantined, settings.coalesce_ms
+        )
         self._stopped_at = time.monotonic()
 
     def run(self, ready: int, life: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
@@ -75,7 +76,7 @@ def _mutate(call: RouteCall, if_commit: str | None) -> Answer:
             message=body.message,
             metadata=once.metadata(body.metadata),
             once=once.mark,
-            embed=body.embed or "now",
+            embed=as_given(body.embed or "now"),
         )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
     return once.replayed(answered(change_output(done)), done.commit, repeated=done.repeated)
@@ -140,7 +141,7 @@ def _loaded(
     with write_once(call, branch) as once:
         done = call.graph.load(
             source,
-            mode or "merge",
+            as_given(mode or "merge"),
             branch=branch,
             from_branch=base,
             engine="local",
@@ -241,7 +242,7 @@ def merge(call: RouteCall) -> Answer:
             target,
             actor=call.actor,
             delete_source=body.delete_branch,
-            by=body.by or "entity",
+            by=as_given(body.by or "entity"),
             resolve=resolved(body.resolutions),
             progress=call.progress,
             dry_run=body.dry_run,

@@ -5,7 +5,7 @@ dot or a symbolic link. Without bases nothing is allowed.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -20,6 +20,7 @@ from omnigraph.errors import (
     ExternalBlobUnreadable,
     LimitExceeded,
 )
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.objects import StorageOptions
 
 URI_BYTES_MAX = 64 << 10

@@ -9,10 +9,10 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from omnigraph import environment
 from omnigraph.errors import BadRequest
+from omnigraph.light_dataclass import dataclass
 
 COMMIT = (
     "commit.locked",

@@ -77,6 +77,14 @@ def lock_name(subject: str, branch: str) -> str:
     return segment if len(segment) <= _ENCODED_MAX else f"{segment[:60]}--{fnv1a64(segment)}"
 
 
+BRANCH_MARK = encode("@")
+
+
+def branch_mark(branch: str) -> str:
+    """How the names of a branch's locks end, but for long ones."""
+    return f"{BRANCH_MARK}{encode(branch)}"
+
+
 def checked_branch(name: str) -> str:
     """A name a new branch may have, trimmed, or `BadRequest`."""
     name = name.strip()

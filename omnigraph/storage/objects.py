@@ -7,9 +7,8 @@ error, never "absent". Puts are atomic: a reader sees the whole object or none o
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.flushing import Flusher
 from omnigraph.storage.stats import Stats
 
@@ -218,6 +218,17 @@ class Objects:
             except FileNotFoundError:
                 return
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        """Remove objects, many by one call where the store can. Those that are gone already are no
+        failure."""
+        paths = list(paths)
+        if self._root is not None:
+            for path in paths:
+                self.delete(path)
+        elif paths:
+            with self._call("delete", paths[0]):
+                obstore.delete(self._store, paths)
+
     def list(self, prefix: str) -> tuple[str, ...]:
         """The paths of all objects below a prefix, sorted."""
         with self._call("list", prefix):
@@ -267,8 +278,7 @@ class Objects:
 
     def delete_prefix(self, prefix: str) -> None:
         """Remove everything below a prefix."""
-        for path in self.list(prefix):
-            self.delete(path)
+        self.delete_all(self.list(prefix))
         self.prune(prefix)
         self.flusher.forget(prefix)
 

@@ -7,7 +7,7 @@ understood is never guessed at.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, NewType, TypedDict
 
 import orjson
@@ -224,10 +224,14 @@ class Commit(CommitFacts):
         return tuple(p for p in (self.parent, self.merged_parent) if p is not None)
 
     @property
+    def created(self) -> datetime:
+        """The moment of the commit, in UTC: `created_at` as a datetime, to the microsecond."""
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.created_at)
+
+    @property
     def when(self) -> str:
         """The moment of the commit in UTC, as a point in time takes it: `main@{…}`."""
-        moment = datetime.fromtimestamp(self.created_at / 1e6, UTC)
-        return f"{moment:%Y-%m-%d %H:%M:%S}Z"
+        return f"{self.created:%Y-%m-%d %H:%M:%S}Z"
 
     @property
     def changed(self) -> str:

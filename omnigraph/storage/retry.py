@@ -6,7 +6,6 @@ a commit; when they are used up the failure is no `Conflict`, so no writer tries
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from omnigraph.errors import (
@@ -18,6 +17,7 @@ from omnigraph.errors import (
     TypeCheckError,
     VersionMismatch,
 )
+from omnigraph.light_dataclass import dataclass
 
 Result = TypeVar("Result")
 

@@ -8,9 +8,9 @@ So this is also where the calls of a closed store end.
 import logging
 import threading
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lifetime import Lifetime
 
 log = logging.getLogger("omnigraph.storage")

@@ -6,7 +6,6 @@ Invariant: a read-only store writes nothing, not even a lock file.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from omnigraph.errors import (
     BadRequest,
@@ -15,6 +14,7 @@ from omnigraph.errors import (
     RecoveryRequired,
     StorageFailed,
 )
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.derived.derived_folder import DerivedFiles
 from omnigraph.storage.external import ExternalBlobs, checked_bases
@@ -202,6 +202,14 @@ class Store:
             return self.history.snapshot(commit)
         return self.manifest.snapshot(self.manifest.state(branch))
 
+    def recent_snapshot(self, branch: str) -> Snapshot:
+        """What a read saw a moment ago, without a look if this process has just had one."""
+        return self.manifest.snapshot(self.manifest.recent(branch))
+
+    def seen_by(self, write: Write) -> Snapshot:
+        """What a write sees: the state of its branch that it builds on."""
+        return self.manifest.snapshot(write.state)
+
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
     ) -> TableReader:
@@ -231,18 +239,20 @@ class Store:
         metadata: Mapping[str, str] | None = None,
         schema: str | None = None,
         recent: bool = False,
+        healed: bool = False,
         turn: Turn | None = None,
     ) -> Write:
         """Begin a write at the branch's head, after settling what dead writers left. One that was
         planned against another schema than the branch has now is refused with `SchemaChanged`.
 
         `recent` takes the head this process saw a moment ago: for callers that can begin again,
-        since the commit holds only if that head is current. `turn` is that of an attempt which is
-        prepared again when it loses.
+        since the commit holds only if that head is current. `healed` says that the caller has
+        settled dead writers itself. `turn` is that of an attempt which is prepared again when it
+        loses.
         """
         facts = stated_facts(actor, message, metadata)
         turn = turn or Turn()
-        state = self._base_state(branch, schema, turn, recent=recent)
+        state = self._base_state(branch, schema, turn, recent=recent, healed=healed)
         return Write(state, self.tables, self.branches, facts, kind=kind, turn=turn)
 
     def begin_schema_change(
@@ -263,10 +273,17 @@ class Store:
         return SchemaWrite(state, self.tables, self.branches, facts, kind=kind, turn=turn)
 
     def _base_state(
-        self, branch: str, schema: str | None, turn: Turn, *, recent: bool = False
+        self,
+        branch: str,
+        schema: str | None,
+        turn: Turn,
+        *,
+        recent: bool = False,
+        healed: bool = False,
     ) -> State:
         self.require_writable()
-        self._recoverer.heal(patient=False, kept=turn.kept)
+        if not healed:
+            self._recoverer.heal(patient=False, kept=turn.kept)
         state = self.manifest.recent(branch) if recent else self.manifest.state(branch)
         state.require_schema(SchemaId(schema) if schema else None)
         return state
@@ -319,6 +336,7 @@ class Store:
         state = self.manifest.known(branch)
         if state is not None and state.version == commit.manifest_version:
             self.history.remember(commit, self.manifest.snapshot(state))
+            self.history.learn(state, commit)
         # A commit has at most four barriers: one with steps of its own leaves this to the next.
         if not (self.flusher.is_on and has_steps):
             self.folding.fold_manifest_quietly(branch, turn.kept)

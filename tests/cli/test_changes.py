@@ -132,18 +132,20 @@ def test_the_changes_of_a_commit(folder: Path) -> None:
     assert told["cause"]["actor_id"] == "act-me"
 
 
-def test_pages_of_a_commit_are_put_together_unless_one_is_asked_for(folder: Path) -> None:
+def test_a_commit_is_shown_whole_or_a_page_at_a_time(folder: Path) -> None:
     first = document("commit", "list", "g.omni", cwd=folder)["commits"][1]["graph_commit_id"]
-    whole = document("commit", "changes", first, "g.omni", "--limit", "1", cwd=folder)
+    asked = ("commit", "changes", first, "g.omni")
+    whole = document(*asked, cwd=folder)
     assert [change["id"] for change in whole["changes"]][:2] == ["Ada", "Bob"]
     assert "next_page_token" not in whole
-    page = og.open(folder / "g.omni").commits.changes(first).page(1)
-    assert page.next_page_token is not None
-    asked = ("commit", "changes", first, "g.omni", "--limit", "1", "--page-token")
-    second = document(*asked, page.next_page_token, cwd=folder)
+    page = document(*asked, "--limit", "1", cwd=folder)
+    assert page["changes"] == whole["changes"][:1]
+    assert "  + name: Ada" in lines(*asked, "--limit", "1", cwd=folder)
+    second = document(*asked, "--limit", "1", "--page-token", page["next_page_token"], cwd=folder)
     assert [change["id"] for change in second["changes"]] == ["Bob"]
-    third = document(*asked, second["next_page_token"], cwd=folder)
-    assert "next_page_token" not in third
+    rest = document(*asked, "--page-token", second["next_page_token"], cwd=folder)
+    assert rest["changes"] == whole["changes"][2:]
+    assert "next_page_token" not in rest
 
 
 def test_a_moved_edge_shows_both_pairs_of_ends() -> None:
@@ -163,10 +165,15 @@ def test_a_poll_goes_on_from_its_cursor(folder: Path) -> None:
     assert list(everything) == ["blocks", "cursor", "caught_up"]
     assert [len(block["changes"]) for block in everything["blocks"]] == [3, 1]
     assert everything["caught_up"] is True
-    pages = document(
-        "changes", "poll", "g.omni", "--start", "beginning", "--limit", "1", cwd=folder
-    )
-    assert pages == everything
+    limited = ("changes", "poll", "g.omni", "--limit", "2")
+    page = document(*limited, "--start", "beginning", cwd=folder)
+    assert [len(block["changes"]) for block in page["blocks"]] == [2]
+    assert (page["cursor"], page["caught_up"]) == (None, False)
+    rest = document(*limited, "--page-token", page["next_page_token"], cwd=folder)
+    assert [len(block["changes"]) for block in rest["blocks"]] == [1, 1]
+    assert (rest["cursor"], rest["caught_up"]) == (everything["cursor"], True)
+    shown = lines(*limited, "--start", "beginning", cwd=folder)
+    assert shown[-2:] == [f"next_page_token: {page['next_page_token']}", "caught_up: false"]
     quiet = lines("changes", "poll", "g.omni", "--cursor", everything["cursor"], cwd=folder)
     assert quiet == ["(no new commits)", f"cursor: {everything['cursor']}", "caught_up: true"]
     conflicting(folder)
@@ -263,7 +270,11 @@ def test_conflicts_as_a_server_tells_them(folder: Path) -> None:
         "entity_id": "Ada",
         "kind": "divergent_update",
         "message": "divergent update for id 'Ada'",
+        "base": {"properties": {"name": "Ada", "age": 36, "city": None}},
+        "source": {"properties": {"name": "Ada", "age": 37, "city": "Bath"}},
+        "target": {"properties": {"name": "Ada", "age": 38, "city": None}},
     }
+    assert "error: merge conflicts" in done.stderr
 
 
 def test_conflicts_are_decided_at_the_terminal(folder: Path) -> None:

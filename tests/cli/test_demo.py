@@ -45,7 +45,9 @@ def test_the_demo_on_a_small_graph(
     out, err = capfd.readouterr()
     assert end.value.code == 0, out + err
     walked(out.splitlines())
-    assert "omnigraph ui graph.omni" in out
+    assert "omnigraph ui graph.omni" in out.rpartition("Done in ")[2]
+    (review,) = document("review", "list", "graph.omni", cwd=folder)["reviews"]
+    assert (review["source"], review["state"]) == ("review/relocation", "open")
     assert "review/relocation" in document("branch", "list", "graph.omni", cwd=folder)["branches"]
     counts = document("snapshot", "graph.omni", cwd=folder)["datasets"]
     size = demo_data.size_of(500)

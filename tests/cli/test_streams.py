@@ -106,6 +106,57 @@ def test_an_interrupt_while_the_program_loads_is_one_word() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+def test_an_interrupt_that_typer_hears_is_one_word() -> None:
+    done = alone(
+        "import typer\n"
+        "from omnigraph.cli import app, start\n"
+        "def main():\n"
+        "    raise KeyboardInterrupt\n"
+        "app.main = lambda: typer.run(main)\n"
+        "start.program()"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+DEAF = """
+import signal, time
+from omnigraph.cli import app, start
+from omnigraph.cli.interrupts import heard_interrupts
+def main():
+    with heard_interrupts(patience_s=0.1):
+        first, later = (lambda: signal.raise_signal(signal.SIGINT)), (lambda: time.sleep(60))
+        for wait in [first] + {more} * [later]:
+            try:
+                wait()
+            except KeyboardInterrupt:
+                pass
+        time.sleep(60)
+app.main = main
+start.program()
+"""
+
+
+@pytest.mark.parametrize("more", [0, 2, 3, 8])
+def test_an_interrupt_that_nobody_answers_is_raised_again_and_ends_the_work(more: int) -> None:
+    done = alone(DEAF.format(more=more))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_an_interrupt_that_is_answered_is_raised_once() -> None:
+    done = alone(
+        "import signal, time\n"
+        "from omnigraph.cli.interrupts import heard_interrupts\n"
+        "try:\n"
+        "    with heard_interrupts(patience_s=0.1):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    time.sleep(0.5)\n"
+        "    print('cleaned up')\n"
+        "assert signal.set_wakeup_fd(-1) == -1\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "cleaned up\n", "")
+
+
 def _without_privileges() -> None:
     """Root passes every permission; without these two capabilities it does not."""
     if os.geteuid() == 0:

@@ -341,6 +341,8 @@ class Writer:
         if kind == 5:
             start, count = self.pick((0, 1, -1, 2)), self.pick((0, 1, 2))
             return f"substring({self.text_value(scope, depth - 1)}, {start}, {count})"
+        if kind == 6 and self.one_in(3):
+            return f"highlight({self.text_value(scope, depth - 1)}, {self.text_value(scope, 0)})"
         if kind == 6:
             parts = f"{self.text_value(scope, 0)}, {self.text_value(scope, 0)}"
             return f"replace({self.text_value(scope, depth - 1)}, {parts})"

@@ -1,6 +1,7 @@
 """The functions of the query language, one value at a time in plain Python.
 
-Written from the table of `omnigraph.plan.functions`; it shares no code with `omnigraph.exec`.
+Written from the table of `omnigraph.plan.functions`; it shares no code with
+`omnigraph.exec`, but for the terms of a text, which are compared with those of Lance.
 """
 
 import math
@@ -8,10 +9,12 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from omnigraph.exec.values.analyse import terms
 from omnigraph.plan import ir
 from omnigraph.types import INTEGER_BOUNDS, Scalar, ValueType
 
@@ -215,6 +218,12 @@ def _to_integer(value: Any, *, type_: ValueType, **_: Any) -> int:
     return int(value)
 
 
+def _highlighted(text: str, query: str, before: str = "**", after: str = "**", **_: Any) -> str:
+    pieces = ["".join(letters) for _, letters in groupby(text, str.isalnum)]
+    wanted = terms(query)
+    return "".join(before + p + after if set(terms(p)) & set(wanted) else p for p in pieces)
+
+
 def _extreme(sign: int) -> Any:
     def extreme(*values: Any, type_: ValueType, **_: Any) -> Any:
         from tests.exec.reference import order_of  # noqa: PLC0415  it imports this module
@@ -238,6 +247,7 @@ _OTHERS: dict[str, Any] = {
     "trim": lambda text, **_: text.strip(),
     "length": lambda text, **_: len(text),
     "substring": _substring,
+    "highlight": _highlighted,
     "replace": lambda text, part, other, **_: text.replace(part, other) if part else text,
     "split": lambda text, part, **_: text.split(part) if part else [text],
     "ends_with": lambda text, part, **_: text.endswith(part),

@@ -179,3 +179,25 @@ def watch_people(uri: str, who: str, count: int) -> Outcome:
     graph = og.open(uri)
     seen = {name for _ in range(count) for name in rows(graph, PERSON)}
     return sorted(name for name in seen if name.startswith("aborted-"))
+
+
+def pair_up(uri: str, who: str, count: int) -> Outcome:
+    """Insert an edge to every person that `who` has none to, while others insert people."""
+    graph = og.open(uri)
+    missing = "$a: Person { name: $who }  $b: Person  not { $a knows $b }"
+    insert = f"insert Knows {{ from: $a, to: $b }} match {{ {missing} }}"
+    outcomes = []
+    for number in range(count):
+        outcomes.append(outcome_of(lambda n=number: do(graph, PERSON_INSERT, n=f"{who}-{n}")))
+        outcomes.append(outcome_of(lambda: do(graph, insert, who=who)))
+    return outcomes
+
+
+PERSON_INSERT = "insert Person { name: $n, age: 1 }"
+
+
+def grow_by_one(uri: str, who: str, count: int) -> Outcome:
+    """Raise what a match finds by one, again after each lost race."""
+    graph = og.open(uri)
+    text = "query q() { update $c set { size: size + 1 } match { $p: Person  $p worksAt $c } }"
+    return [outcome_of(lambda: graph.mutate(text, retries=20)) for _ in range(count)]

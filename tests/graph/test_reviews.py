@@ -141,6 +141,29 @@ def test_what_has_ended_takes_comments_alone(graph: Graph) -> None:
     assert [r.id for r in graph.reviews.list(state="closed")] == [review.id]
 
 
+def test_a_page_of_reviews_reads_its_own_records(graph: Graph) -> None:
+    ids = [graph.reviews.open("work", title=f"t{n}", actor="ada").id for n in range(12)][::-1]
+    graph.reviews.close(ids[1])
+    assert [each.id for each in graph.reviews.list()] == ids
+
+    def read(**chosen: Any) -> tuple[list[str], int]:
+        before = graph.stats().calls.get("object.get", 0)
+        listed = [each.id for each in graph.reviews.list(**chosen)]
+        return listed, graph.stats().calls.get("object.get", 0) - before
+
+    _, whole = read()
+    page, few = read(limit=3)
+    assert page == ids[:3]
+    assert few <= whole - 9
+    assert read(limit=3, before=ids[2])[0] == ids[3:6]
+    assert read(limit=3, state="open")[0] == [ids[0], ids[2], ids[3]]
+    assert read(state="closed", before=ids[0])[0] == [ids[1]]
+    assert read(before=ids[-1])[0] == []
+    for wrong in ({"limit": 0}, {"limit": -1}, {"before": "\ud800"}):
+        with pytest.raises(og.BadRequest):
+            graph.reviews.list(**wrong)
+
+
 def test_a_review_merges_with_its_resolutions(graph: Graph) -> None:
     for branch, age in (("work", 1), ("main", 2)):
         text = f'query u() {{ update Person set {{ age: {age} }} where name = "Ada" }}'

@@ -201,8 +201,8 @@ def _expression(expression: ast.Expr) -> str:
             return alias
         case ast.TextCall(function=function, subject=subject, query=query, edits=edits):
             return _call(str(function), subject, query, edits)
-        case ast.Nearest(subject=subject, query=query):
-            return _call("nearest", subject, query)
+        case ast.Nearest(subject=subject, query=query, metric=metric):
+            return _call("nearest", subject, query, *([] if metric is None else [metric]))
         case ast.Bm25(subject=subject, query=query):
             return _call("bm25", subject, query)
         case ast.Rrf(first=first, second=second, k=k):
@@ -289,16 +289,30 @@ def _ordering(ordering: ast.Ordering) -> str:
 def _statement(statement: ast.Statement) -> list[str]:
     match statement:
         case ast.Upsert(type_name=name, assignments=assignments):
-            return [f"upsert {name} {{ {_assignments(assignments)} }}"]
+            rows = _rows(statement.rows)
+            return [f"upsert {name} {{ {_assignments(assignments)} }}", *rows]
         case ast.Insert(type_name=name, assignments=assignments):
-            return [f"insert {name} {{ {_assignments(assignments)} }}"]
+            rows = _rows(statement.rows)
+            return [f"insert {name} {{ {_assignments(assignments)} }}", *rows]
         case ast.Update(type_name=name, assignments=assignments, where=where):
             values = _assignments(assignments)
             return [f"update {name} set {{ {values} }} where {_condition(where)}"]
         case ast.Delete(type_name=name, where=where):
             return [f"delete {name} where {_condition(where)}"]
+        case ast.UpdateMatched(variable=variable, assignments=assignments, rows=matched):
+            values = _assignments(assignments)
+            return [f"update ${variable.name} set {{ {values} }}", *_rows(matched)]
+        case ast.DeleteMatched(variable=variable, rows=matched):
+            return [f"delete ${variable.name}", *_rows(matched)]
         case _:
             assert_never(statement)
+
+
+def _rows(rows: ast.Matched | None) -> list[str]:
+    if rows is None:
+        return []
+    stages = [line for stage in rows.stages for line in _read(stage, "with")]
+    return [*stages, *_block("match", rows.clauses)]
 
 
 def _assignments(assignments: tuple[ast.Assignment, ...]) -> str:

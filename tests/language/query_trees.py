@@ -73,7 +73,7 @@ properties = short(st.builds(ast.PropertyRef, variables, names))
 def _calls(argument: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
     """Calls whose arguments are `argument`."""
     argument = short(argument)
-    nearest = st.builds(ast.Nearest, properties, argument)
+    nearest = st.builds(ast.Nearest, properties, argument, st.none() | argument)
     bm25 = st.builds(ast.Bm25, argument, argument)
     plain_text = st.sampled_from([ast.TextFunction.SEARCH, ast.TextFunction.MATCH_TEXT])
     percentile = ast.AggregateFunction.PERCENTILE
@@ -240,14 +240,24 @@ wheres = st.recursive(
     max_leaves=5,
 )
 assignments = st.lists(st.builds(ast.Assignment, names, values), max_size=3).map(tuple)
+matched = st.builds(
+    ast.Matched,
+    st.lists(clauses, min_size=1, max_size=3).map(tuple),
+    st.just(()) | st.tuples(reads),
+)
 inserts_and_updates = st.lists(
-    st.builds(ast.Insert, types, assignments)
-    | st.builds(ast.Upsert, types, assignments)
-    | st.builds(ast.Update, types, assignments, wheres),
+    st.builds(ast.Insert, types, assignments, st.none() | matched)
+    | st.builds(ast.Upsert, types, assignments, st.none() | matched)
+    | st.builds(ast.Update, types, assignments, wheres)
+    | st.builds(ast.UpdateMatched, variables, assignments, matched),
     min_size=1,
     max_size=3,
 )
-deletes = st.lists(st.builds(ast.Delete, types, wheres), min_size=1, max_size=3)
+deletes = st.lists(
+    st.builds(ast.Delete, types, wheres) | st.builds(ast.DeleteMatched, variables, matched),
+    min_size=1,
+    max_size=3,
+)
 mutations = (inserts_and_updates | deletes).map(lambda items: ast.Mutation(tuple(items)))
 
 _single = st.sampled_from([scalar for scalar in Scalar if scalar is not Scalar.VECTOR])

@@ -170,9 +170,16 @@ def test_a_node_delete_writes_the_edges_that_go_with_it() -> None:
     }
 
 
-def test_a_value_that_an_enum_lacks_is_a_warning() -> None:
+def test_a_value_that_an_enum_lacks_is_an_error_and_beside_an_order_a_warning() -> None:
     schema = accept("node T { k: String @key  state: enum(open, closed)? }")
-    text = 'query q() { match { $t: T  "opne" = $t.state or $t.state = "open" } return { $t } }'
+    for where in ('"opne" = $t.state', '$t.state != "opne"', '$t.state in ["open", "opne"]'):
+        (result,) = lint(
+            f"query q() {{ match {{ $t: T  {where} }} return {{ $t }} }}", schema
+        ).results
+        assert result.error is not None
+        assert result.error.code == "T3"
+        assert "did you mean 'open'? use one of open, closed" in str(result.error)
+    text = 'query q() { match { $t: T  $t.state < "opne" } return { $t } }'
     (result,) = lint(text, schema).results
     assert result.warnings == ("'opne' is no value of state: did you mean 'open'?",)
 

@@ -1,11 +1,14 @@
 """OpenID Connect: which tokens of an issuer count, and which do not."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey
@@ -168,6 +171,45 @@ def test_keys_are_rotated_while_the_server_runs(tmp_path: Path) -> None:
         (tmp_path / "jwks.json").write_text("{")
         files.look()
         assert status(running, signed(OTHER)) == 200, "broken keys change nothing"
+
+
+@contextmanager
+def _signed_in(running: Served, token: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=running.url, headers={"Origin": running.url}) as client:
+        form = client.get("/ui/sign-in").text
+        assert ISSUER in form
+        (csrf,) = re.findall(r'name="csrf" value="(\w+)"', form)
+        client.post("/ui/sign-in", data={"token": token, "csrf": csrf})
+        yield client
+
+
+def test_a_token_of_an_issuer_signs_in_until_it_expires_or_its_key_goes(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(policy_text())
+    page = "/ui/graphs/people"
+    with served(
+        new_graph(tmp_path),
+        access=Access.READ_ONLY,
+        policies={"people": str(tmp_path / "p.yaml")},
+        oidc_trust=write_trust(tmp_path, KEY, OTHER),
+    ) as running:
+        files = ReloadedFiles(running.settings, running.app.gate, RequestLog(as_json=False))
+        with _signed_in(running, signed()) as first, _signed_in(running, signed(OTHER)) as second:
+            assert "act-has-read" in first.get(page).text
+            assert second.get(page).status_code == 200
+            (cookie,) = (each for each in first.cookies.jar if each.name == "omnigraph_session")
+            assert cookie.expires is not None
+            assert cookie.expires <= time.time() + 601
+            name, until, signature = str(cookie.value).split(".")
+            for forged in (f"{name}.{int(until) + 60}.{signature}", f"{name}.{until}.{'0' * 64}"):
+                jar = {"omnigraph_session": forged}
+                assert httpx.get(f"{running.url}{page}", cookies=jar).status_code == 303
+            for wrong in (signed(exp=int(time.time()) - 30), signed(aud="x"), _unsigned(), "a.b.c"):
+                with _signed_in(running, wrong) as stranger:
+                    assert stranger.get(page).status_code == 303
+            write_trust(tmp_path, OTHER)
+            files.look()
+            assert first.get(page).status_code == 303, "its key is trusted no more"
+            assert second.get(page).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """The wire of writes: mutations, conditional mutations, loads, branches, merges and schemas."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 from omnigraph.server import wire
@@ -43,6 +45,27 @@ def test_a_mutation_is_one_commit_and_answers_it(server: Served) -> None:
 def test_a_mutation_that_changes_nothing_has_no_commit(server: Served) -> None:
     body = {"query": AGE, "params": {"n": "Nobody", "a": 1}}
     assert server.answer("/mutate", body, wire.ChangeOutput)["commit"] is None
+
+
+def test_mutations_at_once_share_commits_where_the_server_says_so(tmp_path: Path) -> None:
+    with served(new_graph(tmp_path), coalesce_ms=300) as server:
+        before = len(server.graph.commits.list())
+
+        def add(name: str) -> httpx.Response:
+            return server.post("/mutate", {"query": ADD, "params": {"n": name, "a": 1}})
+
+        with ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(add, [f"p{number}" for number in range(8)]))
+        documents = [checked(answer, wire.ChangeOutput) for answer in answers]
+        assert [document["affected_nodes"] for document in documents] == [1] * 8
+        commits = {document["commit"]["graph_commit_id"] for document in documents}
+        assert len(commits) == len(server.graph.commits.list()) - before < 8
+        assert {f"p{number}" for number in range(8)} < set(server.names())
+        head = server.graph.commits.list()[0].id
+        alone = server.post(
+            "/mutate/if-graph-commit", {"query": ADD, "params": {"n": "q"}}, headers={IF: head}
+        )
+        assert checked(alone, wire.ChangeOutput)["affected_nodes"] == 1
 
 
 def test_older_spellings_of_a_mutation_work(server: Served) -> None:

@@ -62,7 +62,9 @@ class Served:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        self.graphs = ServedGraphs(settings.graphs, settings.extras, settings.quarantined)
+        self.graphs = ServedGraphs(
+            settings.graphs, settings.extras, settings.quarantined, settings.coalesce_ms
+        )
         self.graphs.open_all(require_all=True)
         self.log = io.StringIO()
         log = RequestLog(as_json=settings.log_json)

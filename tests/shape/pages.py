@@ -4,6 +4,11 @@ A page is walked from top to bottom in a folder of its own. "Save this as `name`
 block writes the block; each `$ ` line of a block marked `console` is run, and what stands below it
 is compared with what it prints. A comment `<!-- folder: path -->` names a folder to start from.
 
+A block marked `python` is run too, in the same folder; the blocks of a page are one program, which
+comments `<!-- python … -->` make whole where it names what a reader knows. A block marked `text`
+right below one is what it prints. Code that needs more than a test has, a Spark cluster say, is
+marked `py` and not run.
+
 Ids, hashes and moments differ from run to run and are not compared. A line of `…` stands for any
 lines. Standard output is shown; of a command that fails standard error too.
 
@@ -11,11 +16,12 @@ lines. Standard output is shown; of a command that fails standard error too.
 one the page names (8080); `kill %1` ends it, and so does the end of the page.
 """
 
+import io
 import re
 import shlex
 import shutil
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, chdir, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,8 +30,11 @@ from tests.cli.program import Done, run
 from tests.server.process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$|^<!-- python\n(?P<hidden>.*?)^-->$", re.M | re.S
+)
 SAVED = re.compile(r"[Ss]ave this as\s+`(?P<name>[\w./-]+)`[^`]*$")
+PRINTED = re.compile(r"\n*^```text\n(?P<body>.*?)^```$", re.M | re.S)
 FOLDER = re.compile(r"<!-- folder: (?P<path>[\w./-]+) -->")
 PORT = "8080"
 SHELL_SIGNS = re.compile(r"[|<>&;`\\]|\$\(|\*")
@@ -53,17 +62,40 @@ class Command:
     span: tuple[int, int]
 
 
-def steps(page: str) -> list[File | Command]:
+@dataclass(frozen=True)
+class Code:
+    """A piece of the page's program. `shown` is what it prints, or None where nothing is shown."""
+
+    text: str
+    shown: str | None
+    span: tuple[int, int]
+
+
+Step = File | Command | Code
+
+
+def steps(page: str) -> list[Step]:
     """What a reader does, in order."""
-    found: list[File | Command] = []
+    found: list[Step] = []
     for block in BLOCK.finditer(page):
         before = page[: block.start()].rstrip().rpartition("\n\n")[2]
         saved = SAVED.search(before)
-        if block["kind"] == "console":
+        if block["hidden"] is not None:
+            found.append(code(block["hidden"], page, block.end()))
+        elif block["kind"] == "console":
             found += commands(block["body"], block.start("body"))
         elif saved:
             found.append(File(saved["name"], block["body"]))
+        elif block["kind"] == "python":
+            found.append(code(block["body"], page, block.end()))
     return found
+
+
+def code(body: str, page: str, end: int) -> Code:
+    """A piece of a program, with the output that stands below it."""
+    if printed := PRINTED.match(page, end):
+        return Code(body, printed["body"], printed.span("body"))
+    return Code(body, None, (end, end))
 
 
 def commands(body: str, offset: int) -> list[Command]:
@@ -89,12 +121,18 @@ def walk(page: Path, folder: Path, *, update: bool) -> list[str]:
     wrong, pieces, at = [], [], 0
     with ExitStack() as stack:
         servers = Servers(stack)
+        program: dict[str, object] = {"__name__": page.name}
         for step in steps(text):
             if isinstance(step, File):
                 (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / step.name).write_text(step.text, "utf-8")
                 continue
-            printed = visible(servers.do(step.text, folder))
+            if isinstance(step, Code):
+                printed = run_code(servers.reached(step.text), program, folder)
+                if step.shown is None:
+                    continue
+            else:
+                printed = visible(servers.do(step.text, folder))
             if not fits(step.shown, printed):
                 wrong.append(f"$ {step.text}\n--- shown\n{step.shown}--- printed\n{printed}")
             pieces += [text[at : step.span[0]], printed]
@@ -102,6 +140,14 @@ def walk(page: Path, folder: Path, *, update: bool) -> list[str]:
     if update and wrong:
         page.write_text("".join([*pieces, text[at:]]), "utf-8")
     return wrong
+
+
+def run_code(text: str, program: dict[str, object], folder: Path) -> str:
+    """What a piece of a page's program prints. Its names stay for the next piece."""
+    out = io.StringIO()
+    with chdir(folder), redirect_stdout(out):
+        exec(compile(text, str(program["__name__"]), "exec"), program)
+    return out.getvalue()
 
 
 @dataclass
@@ -125,11 +171,15 @@ class Servers:
             return Done(0, f"OMNIGRAPH_LISTEN_ADDR=127.0.0.1:{PORT}\n", "")
         if not self.port:
             return do(command, folder)
-        done = do(command.replace(f":{PORT}", f":{self.port}"), folder)
+        done = do(self.reached(command), folder)
         out, err = (
             text.replace(f":{self.port}", f":{PORT}") for text in (done.stdout, done.stderr)
         )
         return Done(done.returncode, out, err)
+
+    def reached(self, text: str) -> str:
+        """The text with the port that the server has."""
+        return text.replace(f":{PORT}", f":{self.port}") if self.port else text
 
 
 def do(command: str, folder: Path) -> Done:

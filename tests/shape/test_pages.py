@@ -7,10 +7,16 @@ import pytest
 
 from omnigraph.cli.app import app
 from tests.golden import UPDATE
-from tests.shape.pages import BLOCK, ROOT, Command, File, fits, steps, walk
+from tests.shape.pages import BLOCK, FOLDER, ROOT, Code, Command, File, fits, steps, walk
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-WITH_COMMANDS = [page for page in PAGES if "```console\n" in page.read_text("utf-8")]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+RUN = ("```console\n", "```python\n")
+# The README's session and the page of the library have tests of their own.
+WITH_COMMANDS = [
+    page
+    for page in PAGES
+    if page.name != "python.md" and any(mark in page.read_text("utf-8") for mark in RUN)
+]
 REFERENCE = ROOT / "docs" / "cli.md"
 
 
@@ -34,9 +40,17 @@ def test_no_command_on_a_page_escapes_being_run(page: Path) -> None:
     if page == REFERENCE:
         return  # its blocks say which words a command takes
     text = page.read_text("utf-8")
-    blocks = [m["body"] for m in BLOCK.finditer(text) if m["kind"] != "console"]
+    blocks = [m["body"] for m in BLOCK.finditer(text) if m["kind"] not in ("console", None)]
     lines = [line for body in blocks for line in body.splitlines()]
     assert [line for line in lines if re.match(r"\s*(\$ )?omnigraph [a-z-]", line)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_says_which_folder_its_commands_are_run_in(page: Path) -> None:
+    text = page.read_text("utf-8")
+    folders = [m["path"] for m in FOLDER.finditer(text)]
+    assert len(folders) <= 1
+    assert [path for path in folders if f"`cd {path}`" not in text] == []
 
 
 def test_several_pages_show_commands() -> None:
@@ -69,6 +83,23 @@ def test_a_page_is_read_as_a_reader_reads_it() -> None:
     assert isinstance(second, Command)
     assert (first.text, first.shown) == ("one \\\n  two", "out\n")
     assert (second.text, second.shown) == ("three", "")
+
+
+def test_code_on_a_page_is_one_program_with_what_it_prints() -> None:
+    page = (
+        "<!-- python\na = 1\n-->\n\n```python\nprint(a)\n```\n\n```text\n1\n```\n\n```py\nb\n```\n"
+    )
+    assert [(s.text, s.shown) for s in steps(page) if isinstance(s, Code)] == [
+        ("a = 1\n", None),
+        ("print(a)\n", "1\n"),
+    ]
+
+
+def test_code_that_prints_otherwise_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\na = 2\n```\n\n```python\nprint(a)\n```\n\n```text\n1\n```\n")
+    (wrong,) = walk(page, tmp_path, update=False)
+    assert wrong.endswith("--- shown\n1\n--- printed\n2\n")
 
 
 def test_what_varies_is_not_compared_and_the_rest_is() -> None:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.counterparts import type_counterpart
 from omnigraph.catalog.model import Catalog, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import (
     BadRequest,
     ChangeFeedGap,
@@ -29,7 +30,15 @@ from omnigraph.errors import (
     Reclaimed,
 )
 from omnigraph.exec.changes.entities import Entities, differ, rows_a_chunk
-from omnigraph.exec.changes.images import Image, Values, image, image_values
+from omnigraph.exec.changes.images import (
+    NO_MOMENTS,
+    Image,
+    Moments,
+    Values,
+    image,
+    image_values,
+    moments_of,
+)
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, PAGE_CHANGES_MAX
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.schemas import Schemas
@@ -45,6 +54,7 @@ OPS = (INSERT, UPDATE, DELETE)
 
 PAGE_BYTES = 4 << 20
 _FEW_ROWS = 2_000
+_FIRST_ROWS = 256
 
 Rows = TypeVar("Rows", pa.Table, pa.Array)
 
@@ -55,12 +65,14 @@ Position = tuple[str, int, str]
 
 
 class ChangedType(NamedTuple):
-    """The type that changes belong to: kind, name, id and property names."""
+    """The type that changes belong to: kind, name, id and property names, and which of them are
+    dates or moments."""
 
     kind: str
     name: str
     id: str
     properties: tuple[str, ...]
+    moments: Moments = NO_MOMENTS
 
 
 class Change(NamedTuple):
@@ -71,6 +83,11 @@ class Change(NamedTuple):
     op: str
     was: Values | None
     now: Values | None
+
+    def __repr__(self) -> str:
+        images = (("before", self.before), ("after", self.after))
+        shown = (f"{name}={seen!r}" for name, seen in images if seen is not None)
+        return f"Change({self.op} {self.kind} {self.type} {self.id!r}, {', '.join(shown)})"
 
     @property
     def kind(self) -> str:
@@ -90,12 +107,12 @@ class Change(NamedTuple):
     @property
     def before(self) -> Image | None:
         """The entity before; None when it was inserted."""
-        return None if self.was is None else image(self.of.properties, self.was)
+        return None if self.was is None else image(self.of.properties, self.was, self.of.moments)
 
     @property
     def after(self) -> Image | None:
         """The entity after; None when it was deleted."""
-        return None if self.now is None else image(self.of.properties, self.now)
+        return None if self.now is None else image(self.of.properties, self.now, self.of.moments)
 
     @property
     def moved(self) -> bool:
@@ -105,17 +122,19 @@ class Change(NamedTuple):
         ends = len(self.of.properties)
         return self.was[ends:] != self.now[ends:]
 
-    def to_json(self) -> dict[str, Any]:
-        """The change as the change feed writes it: an image that is not there has no key."""
+    def to_json(self, dates: str = "numbers") -> dict[str, Any]:
+        """The change as the change feed writes it: an image that is not there has no key. Dates
+        are numbers, or with `dates="iso"` text."""
         shown: dict[str, Any] = {
             "kind": self.kind,
             "type": {"id": self.type_id, "name": self.type},
             "id": self.id,
             "op": self.op,
         }
-        for name, seen in (("before", self.before), ("after", self.after)):
-            if seen is not None:
-                shown[name] = seen.to_json()
+        moments = self.of.moments if dates == "iso" else NO_MOMENTS  # the values are numbers
+        for name, values in (("before", self.was), ("after", self.now)):
+            if values is not None:
+                shown[name] = image(self.of.properties, values, moments).to_json(dates)
         return shown
 
 
@@ -153,7 +172,8 @@ def filters(
     for word in types:
         matching = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
         if not matching:
-            raise NotFound("type", word)
+            names = (*catalog.nodes, *catalog.edges)
+            raise NotFound("type", word, did_you_mean(word, names))
         ids += matching
     return Filters(tuple(kinds), tuple(ids), tuple(ops))
 
@@ -262,9 +282,12 @@ class Changes:
             touched = self._store.deltas.compared(before, after, columns=new.read_by())
         if after_id is not None:
             touched = touched.filter(pc.greater(touched["id"], after_id))
-        rows = rows_a_chunk(owner)
-        for start in range(0, touched.num_rows, rows):
+        # A small page reads few rows: chunks begin small and grow.
+        start, rows, rows_max = 0, _FIRST_ROWS, rows_a_chunk(owner)
+        while start < touched.num_rows:
+            rows = min(rows, rows_max)
             yield from self._of_rows(owner, old, new, touched.slice(start, rows))
+            start, rows = start + rows, rows * 8
 
     def of_entity(
         self, type_id: TypeId, entity: str, before: int | None, after: int | None
@@ -315,7 +338,7 @@ class Changes:
         )
         entities = _taken(ids, positions).to_pylist()
         names = tuple(prop.name for prop in owner.properties)
-        of = ChangedType(str(owner.kind), owner.name, str(owner.id), names)
+        of = ChangedType(str(owner.kind), owner.name, str(owner.id), names, moments_of(owner))
         for entity, first, last in zip(entities, before, after, strict=True):
             op = INSERT if first is None else DELETE if last is None else UPDATE
             if not self._filters.ops or op in self._filters.ops:

@@ -69,6 +69,8 @@ class Entities:
     def pick(self, row_ids: pa.Array, ids: pa.Array, *, located: bool = False) -> "Picked":
         """The entities of these row ids, whose own ids are known; `located` with their
         addresses."""
+        if isinstance(self.owner, EdgeType):  # no file finds an edge by its id
+            self.reader.recent_rows.note(self.reader.pin, ids, row_ids)
         names = [name for name in self._columns if name not in ("id", self._same_as_id)]
         read = [*names, ADDRESS] if located else names
         known = pc.if_else(row_ids.is_valid(), ids, pa.scalar(None, pa.string()))

@@ -20,7 +20,7 @@ from typing import Any
 from omnigraph.catalog.model import Type
 from omnigraph.errors import ChangeFeedGap
 from omnigraph.exec.changes.diff import Change, Filters, commit_changes, readable
-from omnigraph.exec.changes.entity_view import StoredRow, stored_row
+from omnigraph.exec.changes.entity_view import StoredRow, row_at, stored_row
 from omnigraph.exec.changes.feed import cause_document
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.manifest.table_line import TableLine
@@ -35,9 +35,9 @@ class EntityRevision:
     cause: Commit
     change: Change
 
-    def to_json(self) -> dict[str, Any]:
-        """The revision as a server sends it."""
-        return {"cause": cause_document(self.cause), "change": self.change.to_json()}
+    def to_json(self, dates: str = "numbers") -> dict[str, Any]:
+        """The revision as a server sends it; with `dates="iso"` dates are text."""
+        return {"cause": cause_document(self.cause), "change": self.change.to_json(dates)}
 
 
 class EntityHistory:
@@ -88,7 +88,7 @@ class EntityHistory:
                 continue
             commit = line.cause(index)
             with readable(commit.id):
-                earlier = self._row(line, index + 1)
+                earlier = self._before(line, index, row)
             if _is_older(row, earlier):
                 index, row = index + 1, earlier
                 continue
@@ -102,6 +102,17 @@ class EntityHistory:
         if pin is None:
             return None
         return stored_row(self._store.tables.reader(pin), self._entity)
+
+    def _before(self, line: TableLine, index: int, row: StoredRow | None) -> StoredRow | None:
+        """The row before a commit that may have written one. A commit that only inserted has none,
+        unless its row was there already and knows a later version than its own."""
+        pin, earlier = line.pin(index), line.pin(index + 1)
+        if pin is None or earlier is None or row is None:
+            return self._row(line, index + 1)
+        is_one_line = (pin.branch, pin.fork) == (earlier.branch, earlier.fork)
+        if not is_one_line or not _only_inserts(line.cause(index), pin):
+            return self._row(line, index + 1)
+        return row_at(self._store.tables.reader(earlier), row.row_id, self._entity)
 
     def _change(
         self, commit: Commit, before: StoredRow | None, after: StoredRow | None
@@ -123,6 +134,12 @@ def _is_older(row: StoredRow | None, earlier: StoredRow | None) -> bool:
     if row is None or earlier is None:
         return False
     return row.is_first and row.row_id == earlier.row_id
+
+
+def _only_inserts(commit: Commit, pin: TablePin) -> bool:
+    """Whether a commit wrote new entities to a table and no others; one that counted says so."""
+    counts = commit.counts.get(pin.table_key)
+    return counts is not None and not counts.updated and not counts.deleted
 
 
 def _may_delete(commit: Commit, pin: TablePin) -> bool:

@@ -11,9 +11,12 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Type
 from omnigraph.exec.changes.entities import Entities
+from omnigraph.exec.changes.entity_view import known_rows
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance.columns import ROW_ID
+from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
@@ -60,9 +63,18 @@ def entities_by_id(
         return ()
     with store.history.lost.reading(snapshot):
         reader = store.reader(snapshot, owner.table)
-        rows = reader.rows(["id"], filter=ids_filter(list(ids)), with_row_id=True)
-        by_id = {each.id: each for each in _listed(store, snapshot, owner, rows)}
+        by_id = {each.id: each for each in _listed(store, snapshot, owner, _rows(reader, ids))}
     return tuple(by_id[each] for each in ids if each in by_id)
+
+
+def _rows(reader: TableReader, ids: Sequence[str]) -> pa.Table:
+    """Ids and row ids of those entities that are there."""
+    row_ids = known_rows(reader, ids)
+    if row_ids is None:
+        return reader.rows(["id"], filter=ids_filter(list(ids)), with_row_id=True)
+    is_there = row_ids != NO_ROW
+    named = pa.array(ids, pa.string()).filter(pa.array(is_there))
+    return pa.table({"id": named, ROW_ID: pa.array(row_ids[is_there], pa.uint64())})
 
 
 def _listed(

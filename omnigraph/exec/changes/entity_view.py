@@ -4,19 +4,21 @@ Invariant: of one snapshot. The cost follows the edges of the entity and the num
 not the tables.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, NodeType, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.entities import Entities
-from omnigraph.exec.changes.images import Image, images
+from omnigraph.exec.changes.images import Image, Moments, images, moments_of
 from omnigraph.exec.values.pushdown import ids_filter
-from omnigraph.storage.lance.columns import CREATED, ROW_ID, UPDATED
+from omnigraph.storage.derived.node_file import NO_ROW
+from omnigraph.storage.lance.columns import CREATED, KEY, ROW_ID, UPDATED
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -45,14 +47,21 @@ class EntityView:
     image: Image
     edges: tuple[EdgeCount, ...]
     commit_id: str
+    moments: Moments = field(default_factory=dict, repr=False, compare=False)
+    """The properties that are dates or moments."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The entity as a server sends it."""
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The values by name, as those of its image."""
+        return self.image.properties
+
+    def to_json(self, dates: str = "numbers") -> dict[str, Any]:
+        """The entity as a server sends it; with `dates="iso"` its dates are text."""
         return {
             "kind": self.kind,
             "type": {"id": self.type_id, "name": self.type},
             "id": self.id,
-            **self.image.to_json(),
+            **self.image.to_json(dates),
             "edges": [
                 {"type_name": each.type, "direction": each.direction, "count": each.count}
                 for each in self.edges
@@ -67,8 +76,8 @@ def require_type(catalog: Catalog, kind: str, name: str) -> Type:
         raise BadRequest(f"'{kind}' is neither node nor edge")
     owner = catalog.node(name) if kind == "node" else catalog.edge(name)
     if owner is None:
-        known = ", ".join(catalog.nodes if kind == "node" else catalog.edges)
-        raise BadRequest(f"unknown {kind} type '{name}'", f"known: {known}")
+        known = catalog.nodes if kind == "node" else catalog.edges
+        raise BadRequest(f"unknown {kind} type '{name}'", did_you_mean(name, known))
     return owner
 
 
@@ -82,25 +91,61 @@ class StoredRow(NamedTuple):
 
 def stored_row(reader: TableReader, entity: str) -> StoredRow | None:
     """The row of an entity in one table version; None if it has none."""
-    if reader.lacks(pa.array([entity])):
-        return None
-    rows = reader.rows([CREATED, UPDATED], filter=ids_filter([entity]), with_row_id=True)
+    row_id = known_row(reader, entity)
+    if row_id is not None:
+        return None if row_id == NO_ROW else row_at(reader, row_id, entity)
+    recent = reader.recent_rows.row_id(reader.pin, entity)
+    row = None if recent is None else row_at(reader, recent, entity)
+    if row is not None or reader.lacks(pa.array([entity])):
+        return row
+    rows = reader.rows([KEY, CREATED, UPDATED], filter=ids_filter([entity]), with_row_id=True)
+    reader.recent_rows.note(reader.pin, rows[KEY], rows[ROW_ID])
+    return _stored(rows)
+
+
+def row_at(reader: TableReader, row_id: int, entity: str) -> StoredRow | None:
+    """The row of a row id, if this version has it and it is this entity's."""
+    rows = reader.among_row_ids(pa.array([row_id], pa.uint64()), [KEY, CREATED, UPDATED])
+    return _stored(rows) if rows[KEY].to_pylist() == [entity] else None
+
+
+def _stored(rows: pa.Table) -> StoredRow | None:
     if not rows.num_rows:
         return None
     created, written = (rows[name][0].as_py() for name in (CREATED, UPDATED))
     return StoredRow(rows[ROW_ID][0].as_py(), written, created == written)
 
 
+def known_row(reader: TableReader, entity: str) -> int | None:
+    """The row id of a node as a file of node ids has it, `NO_ROW` when it is not there; None when
+    no file can tell."""
+    row_ids = known_rows(reader, [entity])
+    return None if row_ids is None else int(row_ids[0])
+
+
+def known_rows(reader: TableReader, ids: Sequence[str]) -> np.ndarray | None:
+    """The row id of each of these nodes, as `known_row` has it."""
+    finder = reader.finder
+    return None if finder is None else finder.row_ids(reader.pin, pa.array(ids, pa.string()))
+
+
+def require_entity(store: Store, snapshot: Snapshot, owner: Type, entity: str) -> None:
+    """Pass for an entity that a snapshot has, else `NotFound`."""
+    is_stored = False
+    if owner.table in snapshot.tables:
+        with store.history.lost.reading(snapshot):
+            reader = store.reader(snapshot, owner.table)
+            row_id = known_row(reader, entity)
+            unsure = row_id is None
+            is_stored = stored_row(reader, entity) is not None if unsure else row_id != NO_ROW
+    if not is_stored:
+        raise NotFound(f"{owner.kind} {owner.name}", entity)
+
+
 def find_entity(
-    store: Store,
-    catalog: Catalog,
-    snapshot: Snapshot,
-    owner: Type,
-    entity: str,
-    *,
-    counts: bool = True,
+    store: Store, catalog: Catalog, snapshot: Snapshot, owner: Type, entity: str
 ) -> EntityView:
-    """An entity as a snapshot has it, or `NotFound`; without `counts` its edges are not counted."""
+    """An entity as a snapshot has it, or `NotFound`."""
     missing = NotFound(f"{owner.kind} {owner.name}", entity)
     if owner.table not in snapshot.tables:
         raise missing
@@ -112,10 +157,17 @@ def find_entity(
         row_ids = pa.array([row.row_id], pa.uint64())
         picked = Entities(owner, reader).pick(row_ids, pa.array([entity]))
         (image,) = images(owner, picked.rows)
-        edges = tuple(_edge_counts(store, catalog, snapshot, owner, entity)) if counts else ()
+        edges = tuple(_edge_counts(store, catalog, snapshot, owner, entity))
     assert image is not None
     return EntityView(
-        str(owner.kind), owner.name, str(owner.id), entity, image, edges, str(snapshot.commit_id)
+        str(owner.kind),
+        owner.name,
+        str(owner.id),
+        entity,
+        image,
+        edges,
+        str(snapshot.commit_id),
+        moments_of(owner),
     )
 
 

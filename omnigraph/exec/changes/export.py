@@ -9,14 +9,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.catalog.model import Catalog, EdgeType, Property, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import AlreadyExists, BadRequest
+from omnigraph.exec.changes.csv_export import write_csv
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.exec.values.scalars import JsonForm
@@ -28,7 +30,10 @@ from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 from omnigraph.types import ID_TYPE, Kind, counts_of_kind
 
-FORMATS = ("jsonl", "parquet")
+FORMATS = ("jsonl", "parquet", "csv")
+Dates = Literal["numbers", "iso"]
+"""How NDJSON writes dates and moments: as numbers since the epoch, or as ISO text."""
+
 _BATCH_ROWS = 8_192
 _ROWS_A_FILE = 1 << 20
 
@@ -55,16 +60,17 @@ class Exporting:
     snapshot: Snapshot
     owners: tuple[Type, ...]
     meter: Meter
+    form: JsonForm = JsonForm.RECORD
 
     def chunks(self) -> Iterator[bytes]:
         """Everything as NDJSON, a batch of lines at a time."""
         for owner in self.owners:
             for batch in self._batches(owner):
-                yield b"".join(_lines_of(batch, owner))
+                yield b"".join(_lines_of(batch, owner, self.form))
 
     def to_stream(self, stream: IO[bytes]) -> ExportResult:
         """Everything as NDJSON, one type after the other."""
-        return self._each(lambda owner: write_lines(stream, self._batches(owner), owner))
+        return self._each(lambda owner: write_lines(stream, self._batches(owner), owner, self.form))
 
     def to_file(self, path: str | os.PathLike[str]) -> ExportResult:
         """Everything as one NDJSON file, which appears when it is whole."""
@@ -72,18 +78,24 @@ class Exporting:
             return self.to_stream(stream)
 
     def to_folder(self, folder: Path, format: str) -> ExportResult:
-        """A file of NDJSON a type, or a folder of Parquet files a type."""
+        """A file of NDJSON or CSV a type, or a folder of Parquet files a type."""
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise AlreadyExists("export", str(folder), "give an empty folder")
         if format == "parquet":
             return self._each(lambda owner: self._parquet(folder, owner))
-        return self._each(lambda owner: self._lines(folder, owner))
+        return self._each(lambda owner: self._text(folder, owner, format))
 
-    def _lines(self, folder: Path, owner: Type) -> int:
-        with (folder / f"{owner.kind}-{owner.name}.jsonl").open("wb") as stream:
-            return write_lines(stream, self._batches(owner), owner)
+    def _text(self, folder: Path, owner: Type, format: str) -> int:
+        with (folder / f"{owner.kind}-{owner.name}.{format}").open("wb") as stream:
+            if format == "csv":
+                return write_csv(stream, self._batches(owner), owner)
+            return write_lines(stream, self._batches(owner), owner, self.form)
+
+    def to_csv(self, stream: IO[bytes]) -> ExportResult:
+        """The rows of the one type that is exported, as CSV."""
+        return self._each(lambda owner: write_csv(stream, self._batches(owner), owner))
 
     def _parquet(self, folder: Path, owner: Type) -> int:
         inside = folder / f"{owner.kind}s" / owner.name
@@ -145,26 +157,33 @@ def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Type, 
         return every
     for name in sorted(requested):
         if all(owner.name != name for owner in every):
-            raise BadRequest(f"unknown export type '{name}'", "name a node or edge type")
+            raise BadRequest(
+                f"unknown export type '{name}'", did_you_mean(name, (owner.name for owner in every))
+            )
     return tuple(owner for owner in every if owner.name in requested)
 
 
 # Writing
 
 
-def write_lines(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Type) -> int:
+def write_lines(
+    stream: IO[bytes],
+    batches: Iterator[pa.RecordBatch],
+    owner: Type,
+    form: JsonForm = JsonForm.RECORD,
+) -> int:
     count = 0
     for batch in batches:
-        stream.write(b"".join(_lines_of(batch, owner)))
+        stream.write(b"".join(_lines_of(batch, owner, form)))
         count += batch.num_rows
     return count
 
 
-def _lines_of(batch: pa.RecordBatch, owner: Type) -> Iterator[bytes]:
+def _lines_of(batch: pa.RecordBatch, owner: Type, form: JsonForm) -> Iterator[bytes]:
     names = ["id", *(prop.name for prop in owner.properties)]
     types = [ID_TYPE, *(prop.type for prop in owner.properties)]
     columns = [
-        json_column(batch.column(name), value_type, JsonForm.RECORD)
+        json_column(batch.column(name), value_type, form)
         for name, value_type in zip(names, types, strict=True)
     ]
     if isinstance(owner, EdgeType):
@@ -207,18 +226,43 @@ def export(
     format: str,
     types: Iterable[str] | None,
     progress: Callable[[Progress], None] | None = None,
+    dates: str = "numbers",
 ) -> ExportResult:
     """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
-    if format not in FORMATS:
-        raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
-    exporting = Exporting(store, snapshot, choose_owners(catalog, types), Meter(progress))
+    require_export(format, dates)
+    form = JsonForm.ISO if dates == "iso" else JsonForm.RECORD
+    owners = choose_owners(catalog, types)
+    exporting = Exporting(store, snapshot, owners, Meter(progress), form)
     if not isinstance(target, str | os.PathLike):
         if format == "parquet":
             raise BadRequest("Parquet goes to a folder", "give a path")
         if isinstance(target, io.TextIOBase):
             raise BadRequest("an export is bytes, not text", "open the file with mode 'wb'")
+        if format == "csv":
+            _require_one(owners)
+            return exporting.to_csv(target)
         return exporting.to_stream(target)
     path = local_path(target, "the export")
     if format == "parquet" or os.fspath(target).endswith("/") or os.path.isdir(path):
         return exporting.to_folder(folder_path(path, "the export"), format)
+    if format == "csv":
+        _require_one(owners)
+        with whole_file(path, "the export") as stream:
+            return exporting.to_csv(stream)
     return exporting.to_file(path)
+
+
+def require_export(format: str, dates: str) -> None:
+    """Pass only for a format, and a form of dates, that there is."""
+    if format not in FORMATS:
+        raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
+    if dates not in get_args(Dates):
+        raise BadRequest(f"unknown form of dates '{dates}'", "use numbers or iso")
+
+
+def _require_one(owners: Sequence[Type]) -> None:
+    if len(owners) != 1:
+        raise BadRequest(
+            "a CSV file has the rows of one type",
+            "name it with types=, at a terminal --type, or export to a folder: its name ends in /",
+        )

@@ -56,9 +56,9 @@ class FeedBlock:
     cause: Commit
     changes: tuple[Change, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The block as a server sends it."""
-        changes = [change.to_json() for change in self.changes]
+    def to_json(self, dates: str = "numbers") -> dict[str, Any]:
+        """The block as a server sends it; with `dates="iso"` dates are text."""
+        changes = [change.to_json(dates) for change in self.changes]
         return {"cause": cause_document(self.cause), "changes": changes}
 
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.entities import Entities
-from omnigraph.exec.changes.entity_view import IN, OUT, known_edges, stored_row
+from omnigraph.exec.changes.entity_view import IN, OUT, known_edges, known_rows
 from omnigraph.exec.values.pushdown import ids_filter
+from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance.columns import ROW_ID
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
@@ -176,21 +177,22 @@ class Surroundings:
         return self._store.reader(self._snapshot, owner.table)
 
     def _edge_rows(self, edge: EdgeType, direction: str, entity: str) -> np.ndarray:
-        """The row ids of a node's edges, in the order of the table."""
+        """The row ids of a node's edges, in any order."""
         reader, end = self._reader(edge), _ENDS[direction][0]
         key = edge.name, direction, entity
         if key not in self._rows:  # an expansion and an offer ask for the same
             known = known_edges(reader, end, entity)
             if known is None:
                 known = reader.row_ids(ids_filter([entity], end)).to_numpy()
-            self._rows[key] = np.sort(known)
+            self._rows[key] = known
         return self._rows[key]
 
     def _page(
         self, edge: EdgeType, direction: str, entity: str, limit: int
     ) -> list[tuple[str, str]]:
-        """The ids of a node's first edges, each with the id at the other end."""
-        rows = self._edge_rows(edge, direction, entity)[: max(0, min(limit, NODES_MAX))]
+        """The ids of a node's first edges in the order of the table, each with the id at the other
+        end."""
+        rows = _least(self._edge_rows(edge, direction, entity), max(0, min(limit, NODES_MAX)))
         if not len(rows):
             return []
         other = _ENDS[direction][1]
@@ -213,11 +215,18 @@ class Surroundings:
         return {each: value for each, value in pairs if value}
 
     def _node_rows(self, reader: TableReader, ids: Sequence[str]) -> np.ndarray:
-        rows = [stored_row(reader, each) for each in ids[:1]] if len(ids) == 1 else None
-        if rows is not None:
-            return np.array([row.row_id for row in rows if row is not None], np.uint64)
+        known = known_rows(reader, ids)
+        if known is not None:
+            return np.asarray(known[known != NO_ROW])
         read = reader.rows(["id"], filter=ids_filter(list(ids)), with_row_id=True)
         return np.asarray(read[ROW_ID].to_numpy())
+
+
+def _least(numbers: np.ndarray, count: int) -> np.ndarray:
+    """The smallest numbers, in order; a hub has many more edges than are shown."""
+    if len(numbers) > count:
+        numbers = np.partition(numbers, count)[:count]
+    return np.sort(numbers)
 
 
 def _is_text(owner: NodeType, name: str) -> bool:

@@ -275,7 +275,7 @@ def add_outcome(faults: Faults, outcome: CheckOutcome) -> None:
         faults.add(part, replace(violation, line=line))
     more = outcome.total - len(outcome.violations)
     if more > 0:
-        faults.counts[outcome.violations[0][1].rule] += more
+        faults.count(outcome.violations[0][1], more)
 
 
 def write_rejects(folder: Path, rejects: list[Reject]) -> None:

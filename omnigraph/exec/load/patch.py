@@ -159,7 +159,7 @@ def _read(reader: TableReader, row_ids: pa.Array, names: Sequence[str]) -> pa.Ta
 
 def _by_part(faults: Faults) -> Faults:
     """Faults whose lines are origins, with the part and the line that each stands for."""
-    located = Faults(faults.keep_rejects, faults.counts)
+    located = Faults(faults.keep_rejects, faults.counts, kinds=faults.kinds)
     for key, (_, violation) in faults.first.items():
         part, line = part_and_line(violation.line or 0)
         located.first[key] = part, replace(violation, line=line)

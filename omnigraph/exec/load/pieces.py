@@ -15,7 +15,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.load.columnar import rows_of
 from omnigraph.exec.load.decode import Decoded, Decoder, LineBlock, decode_records, decode_stream
 from omnigraph.exec.load.intake import Ready, made_ready, partial_ready
-from omnigraph.exec.load.request import LoadRequest
+from omnigraph.exec.load.request import TYPE_OF_COLUMNS, LoadRequest
 from omnigraph.exec.load.sources import Part, blocks, read_records, tables
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.topology.end_numbers import EndNumbers
@@ -84,9 +84,7 @@ def decode_piece(
             read=read,
         )
     if request.owner is None:
-        raise BadRequest(
-            f"{piece.file or 'the input'} holds columns", "say which with type= or edge="
-        )
+        raise BadRequest(f"{piece.file or 'the input'} holds columns", TYPE_OF_COLUMNS)
     rows, faults = rows_of(
         catalog,
         request.owner,

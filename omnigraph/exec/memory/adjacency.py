@@ -8,7 +8,6 @@ the same thing as the rows: building is one sort, patching is two searches in it
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -17,6 +16,7 @@ import numpy as np
 from omnigraph.exec.limits import announce
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.resident import Edges
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 _LOW = np.int64(0xFFFFFFFF)

@@ -11,13 +11,13 @@ node has that of the file. Rows are ascending, parallel edges side by side.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from omnigraph import number_arrays
 from omnigraph.exec.memory.adjacency import searched
 from omnigraph.exec.topology.edge_delta import EdgeDelta
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.edge_file import EdgeFile, RowLists, Way
 
 _EMPTY = np.empty(0, np.int64)

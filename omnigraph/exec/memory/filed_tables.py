@@ -11,7 +11,6 @@ their row ids; a column that is read again and again is loaded whole.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, no_edges, po
 from omnigraph.exec.topology.node_delta import NodeDelta, id_columns_of, node_delta
 from omnigraph.exec.values.columns import absent, in_one
 from omnigraph.exec.values.rows import Positions, gather
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.storage.derived.edge_file import EdgeFile, Way
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile

@@ -10,7 +10,6 @@ read; Lance's stable row ids find it again.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +22,7 @@ from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.version import Source, VersionKey
 from omnigraph.exec.values.columns import absent, blob_presence, in_one, read_column
 from omnigraph.exec.values.rows import Positions, gather, numbers_at
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.storage.lance.columns import ROW_ID
 from omnigraph.types import TableKey

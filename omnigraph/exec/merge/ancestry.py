@@ -141,7 +141,7 @@ class _Commits:
         self._origins: dict[CommitId, Origin] = {}
         self._is_complete = False
         for branch in branches:
-            self._known.update(history.dag(branch))
+            self._known.update(history.dag(branch, recent=True))
 
     def __call__(self, commit_id: CommitId) -> Commit | None:
         commit = self._known.get(commit_id) or self._elsewhere(commit_id)

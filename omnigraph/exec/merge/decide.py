@@ -192,9 +192,9 @@ def _order(conflict: MergeConflict) -> tuple[bool, str, str, str]:
 # ---- staging
 
 
-def require_still(store: Store, ours: Snapshot) -> None:
+def require_still(write: Write, ours: Snapshot) -> None:
     """Row ids are staged against the version they were read from: the write began at no other."""
-    head = store.snapshot(ours.branch).commit_id
+    head = write.state.head
     if head != ours.commit_id:
         raise PreconditionFailed(ours.branch, ours.commit_id, head)
 

@@ -151,7 +151,7 @@ def _conflicts(
 
 
 def _shown(image: Image | None) -> dict[str, Any] | None:
-    return None if image is None else image.to_json()
+    return None if image is None else image.to_json("iso")
 
 
 def answer_of(resolve: Resolve, conflict: MergeConflict) -> Answer:

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from omnigraph.catalog.model import Catalog, Type
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import NotFound, SchemaDiffers
 from omnigraph.exec.merge.threeway import Base, CommitBase
 from omnigraph.exec.merge.undo import (
@@ -82,7 +83,7 @@ def _chosen(catalog: Catalog, types: Collection[str] | None) -> frozenset[TableK
     names = {owner.name for owner in catalog.types}
     for name in types:
         if name not in names:
-            raise NotFound("type", name)
+            raise NotFound("type", name, did_you_mean(name, names))
     return frozenset(owner.table for owner in catalog.types if owner.name in types)
 
 

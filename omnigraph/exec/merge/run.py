@@ -191,7 +191,7 @@ def _run_now(
     store: Store, schemas: Schemas, asked: MergeRequest, source: str, target: str
 ) -> MergeOutcome:
     theirs = store.snapshot(source)
-    both = (schemas.of(each).catalog for each in (theirs, store.snapshot(target)))
+    both = (schemas.of(each).catalog for each in (theirs, store.recent_snapshot(target)))
     types = [owner for catalog in both for owner in catalog.types]
     answers = Answers.checked(types, asked.by, asked.resolve)
     meter = Meter(asked.progress)
@@ -331,9 +331,11 @@ class _Merge:
                 kind=WriterKind.BRANCH_MERGE,
                 **note.stated,
                 schema=schema.ours.id,
+                recent=True,
+                healed=True,
                 turn=turn,
             )
-            require_still(self.store, ours)
+            require_still(write, ours)
             decision.stage(write)
             return write
         for each in (schema.ours, schema.merged):
@@ -346,7 +348,7 @@ class _Merge:
             turn=turn,
         )
         try:
-            require_still(self.store, ours)
+            require_still(changing, ours)
             stage_schema(changing, schema, decision.parts)
         except BaseException:
             changing.abandon()

@@ -175,7 +175,7 @@ def _attempt(
         schema=catalog.schema_id,
         turn=turn,
     )
-    require_still(store, ours)
+    require_still(write, ours)
     decision.stage(write)
     return outcome(what.done, store.commit(write, expected_head=ours.commit_id))
 

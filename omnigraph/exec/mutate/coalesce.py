@@ -55,7 +55,7 @@ def shares_commit(asked: Request) -> bool:
     """Whether a mutation may share its commit: it says nothing that is about a commit of its
     own."""
     note = asked.note
-    is_plain = asked.if_commit is None and asked.once is None
+    is_plain = asked.if_commit is None and asked.once is None and not asked.matches
     return is_plain and note.message is None and not note.metadata
 
 
@@ -63,8 +63,8 @@ def require_sharing(asked: Request) -> None:
     """Refuse a mutation that asks to be coalesced and for a commit of its own."""
     if not shares_commit(asked):
         raise BadRequest(
-            "coalesce does not go with if_commit, once, message or metadata: these are about a "
-            "commit of one mutation",
+            "coalesce does not go with if_commit, once, message or metadata, which are about a "
+            "commit of one mutation, nor with a match, which reads the graph before it",
             "pass one of them",
         )
 
@@ -214,7 +214,7 @@ def _applied(staging: Staging, catalog: Catalog, asked: Request, *, alone: bool 
     mark = staging.mark()
     staging.serve(asked.given)
     try:
-        rounded = run_statements(staging, catalog, asked)
+        rounded = run_statements(staging, asked, None)
         if alone:
             validate(staging).require_none()
     except Refused as refusal:

@@ -11,16 +11,15 @@ writer came first, unless `retries` asks for the whole query to run again as if 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
-from ulid import ULID
+import pyarrow as pa
 
 from omnigraph import environment
-from omnigraph.catalog.ids import entity_id
-from omnigraph.catalog.model import Catalog, NodeType, Type
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import (
     BadRequest,
     Conflict,
@@ -28,20 +27,20 @@ from omnigraph.errors import (
     PreconditionFailed,
     Refused,
     VersionMismatch,
-    Violation,
 )
+from omnigraph.exec.mutate.apply_statement import apply_statement, apply_to_rows
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
+from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.search.vector_fill import VectorFill, embedded_properties
 from omnigraph.exec.values.computed import given_of
 from omnigraph.exec.values.constants import Given
-from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.from_params import require_text, stored
 from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.exec.values.selection import rows_by_key
 from omnigraph.language.moments import cut_count
 from omnigraph.plan import ir, mutation_ir
-from omnigraph.plan.expressions import needs
+from omnigraph.plan.facts import tables_read
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.locks.turns import Turn
@@ -51,13 +50,13 @@ from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote
 from omnigraph.storage.retry import change_budget
 from omnigraph.storage.store import Store
-from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, parse_table_key
+from omnigraph.types import Kind, Scalar, ValueType, parse_table_key
 
 _BY_KEY = mutation_ir.InsertNode | mutation_ir.InsertEdge | mutation_ir.UpsertRow
 """Statements that are prepared again from a newer base: what they write is known by its key."""
 
-Stored = Callable[[ir.Expr, ValueType, str], Any]
-"""Evaluates an expression to a stored value of a type; the text names the property in errors."""
+Matches = Callable[[mutation_ir.MatchedRows], pa.Table]
+"""The rows that the match of a statement finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,17 @@ class Request:
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
     once: str | None = None  # a name of this mutation: a branch has one commit of it at most
     fill: VectorFill | None = None  # of vectors that are made from texts
+    reading: Reading | None = None  # runs what statements match
+
+    @property
+    def matches(self) -> bool:
+        """Whether a statement writes what a pattern finds."""
+        return reads_by_match(self.plan)
+
+
+def reads_by_match(plan: mutation_ir.MutationPlan) -> bool:
+    """Whether a statement of a mutation writes what a pattern finds."""
+    return any(isinstance(each, mutation_ir.MatchedRows) for each in plan.statements)
 
 
 def request(
@@ -102,6 +112,7 @@ def request(
     external: ExternalBlobs | None = None,
     once: str | None = None,
     fill: VectorFill | None = None,
+    reading: Reading | None = None,
 ) -> Request:
     """A request with bound parameters; `now()` is the current time. Without `retries`, those of
     the environment."""
@@ -112,7 +123,7 @@ def request(
     if once is not None:
         require_plain("the name of a mutation `once`", once)
     blobs = external or ExternalBlobs(())
-    return Request(plan, given, branch, note, if_commit, again, blobs, once, fill)
+    return Request(plan, given, branch, note, if_commit, again, blobs, once, fill, reading)
 
 
 def _checked_retries(retries: int | None, if_commit: str | None) -> int:
@@ -171,14 +182,21 @@ def _run_now(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
 
 def are_by_key(asked: Request) -> bool:
     """Whether a mutation may be prepared again from a newer base without being asked to."""
-    return all(isinstance(statement, _BY_KEY) for statement in asked.plan.statements)
+    return all(isinstance(_plain(each), _BY_KEY) for each in asked.plan.statements)
+
+
+def _plain(statement: mutation_ir.StatementOp) -> mutation_ir.PlainStatement:
+    if isinstance(statement, mutation_ir.MatchedRows):
+        return statement.statement
+    return statement
 
 
 def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     """Optimistic insert: begin from the head this process saw last, without reading the branch.
-    The commit finds a stale base; a refusal counts only when the base is current."""
+    The commit finds a stale base; a refusal counts only when the base is current. A match reads the
+    branch: of one that finds nothing, no commit would tell that its base was stale."""
     kind = asked.branch, tuple(statement.table for statement in asked.plan.statements)
-    if not store.turns.is_crowded(kind):
+    if not asked.matches and not store.turns.is_crowded(kind):
         write = begun(store, catalog, asked, recent=True)
         try:
             return _run_and_commit(store, write, catalog, asked)
@@ -270,7 +288,7 @@ def _run_and_commit(
 ) -> MutationResult:
     """Run the statements through an open write, and commit it."""
     staging = Staging(write, catalog, asked.given)
-    rounded = run_statements(staging, catalog, asked)
+    rounded = run_statements(staging, asked, partial(_matched, store, write, staging, asked))
     validate(staging).require_none()
     commit = None
     if staging.changes_anything():
@@ -295,12 +313,33 @@ def result_of(
     )
 
 
-def run_statements(staging: Staging, catalog: Catalog, asked: Request) -> Counter[str]:
+def _matched(
+    store: Store, write: Write, staging: Staging, asked: Request, op: mutation_ir.MatchedRows
+) -> pa.Table:
+    """The rows of a match at the base of a write, whose commit holds only if the tables that were
+    read stay as they are."""
+    assert asked.reading is not None
+    for table in sorted(tables_read(op.read, staging.catalog)):
+        write.read(table)
+    return asked.reading.rows_of(op.read, asked.given, store.seen_by(write)).to_arrow()
+
+
+def run_statements(staging: Staging, asked: Request, matches: Matches | None) -> Counter[str]:
     """Run the statements into the pending rows; returns the values cut, by `Type.property`."""
     rounded: Counter[str] = Counter()
-    values = partial(_stored, asked.given, asked.external.read, rounded)
-    for statement in asked.plan.statements:
-        _run(staging, catalog, values, statement, makes_vectors=asked.fill is not None)
+    constant = partial(_stored, asked.external.read, rounded)
+    makes_vectors = asked.fill is not None
+
+    def values(value: ir.Expr, target: ValueType, what: str) -> Any:
+        return constant(asked.given.of(value), target, what)
+
+    for each in asked.plan.statements:
+        if isinstance(each, mutation_ir.MatchedRows):
+            assert matches is not None, "it has a commit of its own"
+            rows = matches(each)
+            apply_to_rows(staging, values, constant, each, rows, makes_vectors=makes_vectors)
+        else:
+            apply_statement(staging, values, each, makes_vectors=makes_vectors)
     if asked.fill is not None:
         fill_vectors(staging, asked.fill)
     return rounded
@@ -317,118 +356,10 @@ def fill_vectors(staging: Staging, fill: VectorFill) -> None:
         table.put_columns(fill.filled(table.owner, rows, committed))
 
 
-# ---- statements
-
-
-def _run(
-    staging: Staging,
-    catalog: Catalog,
-    given: Stored,
-    statement: mutation_ir.StatementOp,
-    *,
-    makes_vectors: bool,
-) -> None:
-    """Run one statement into the pending rows."""
-    match statement:
-        case mutation_ir.InsertNode():
-            _insert_node(staging, catalog, given, statement)
-        case mutation_ir.InsertEdge():
-            _insert_edge(staging, catalog, given, statement)
-        case mutation_ir.UpsertRow():
-            _upsert(staging, catalog, given, statement, makes_vectors=makes_vectors)
-        case mutation_ir.UpdateRows(table=table, sets=sets, where=where):
-            fixed = tuple(s for s in sets if not needs(s.value))
-            read = tuple(s for s in sets if needs(s.value))
-            values = _values(given, table, fixed)
-            if makes_vectors:
-                values |= _outdated(catalog.of(table), {each.name for each in sets})
-            staging.table(table).update(where, values, read)
-        case mutation_ir.DeleteRows(table=table, where=where, cascades=cascades):
-            staging.delete(table, where, cascades)
-        case _:
-            assert_never(statement)
-
-
-def _insert_node(
-    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.InsertNode
-) -> None:
-    node = catalog.of(statement.table)
-    assert isinstance(node, NodeType)
-    values = _values(given, statement.table, statement.sets)
-    _require_key(node, values)
-    derived = entity_id(node, values)
-    name = str(ULID()) if derived is None else derived
-    row = {"id": name, **default_values(node), **values}
-    staging.table(statement.table).insert(row, strict=derived is None)
-
-
-def _require_key(owner: Type, values: Mapping[str, Any]) -> None:
-    """Refuse a null key at once: without it the entity has no id for the rules to report."""
-    for name in owner.key:
-        if values.get(name) is None:
-            text = f"insert @key property '{name}' cannot contain null"
-            broken = Violation("key", owner.name, name, None, None, text)
-            raise ConstraintViolated((broken,), 1)
-
-
-def _insert_edge(
-    staging: Staging, catalog: Catalog, given: Stored, statement: mutation_ir.InsertEdge
-) -> None:
-    edge = catalog.of(statement.table)
-    values = {
-        "src": given(statement.source, ID_TYPE, "from"),
-        "dst": given(statement.target, ID_TYPE, "to"),
-        **default_values(edge),
-        **_values(given, statement.table, statement.sets),
-    }
-    _require_key(edge, values)
-    derived = entity_id(edge, values)
-    row = {"id": str(ULID()) if derived is None else derived, **values}
-    staging.table(statement.table).insert(row, strict=derived is None)
-
-
-def _outdated(owner: Type, names: Collection[str]) -> dict[str, None]:
-    """The vectors of texts that a statement sets, which it does not set itself: made anew."""
-    pairs = embedded_properties(owner)
-    return {p.name: None for p, e in pairs if e.source in names and p.name not in names}
-
-
-def _upsert(
-    staging: Staging,
-    catalog: Catalog,
-    given: Stored,
-    statement: mutation_ir.UpsertRow,
-    *,
-    makes_vectors: bool,
-) -> None:
-    owner = catalog.of(statement.table)
-    values = _values(given, statement.table, statement.sets)
-    if makes_vectors:
-        values |= _outdated(owner, set(values))
-    if statement.source is not None and statement.target is not None:
-        values["src"] = given(statement.source, ID_TYPE, "from")
-        values["dst"] = given(statement.target, ID_TYPE, "to")
-    _require_key(owner, values)
-    values["id"] = entity_id(owner, values)
-    staging.table(statement.table).upsert(values, key=owner.key, defaults=default_values(owner))
-
-
-def _values(
-    given: Stored, table: TableKey, sets: tuple[mutation_ir.SetColumn, ...]
-) -> dict[str, Any]:
-    _, type_name = parse_table_key(table)
-    return {s.name: given(s.value, s.type, f"{type_name}.{s.name}") for s in sets}
-
-
 def _stored(
-    given: Given,
-    read: ReadExternal,
-    rounded: Counter[str],
-    value: ir.Expr,
-    target: ValueType,
-    what: str,
+    read: ReadExternal, rounded: Counter[str], value: ir.Constant, target: ValueType, what: str
 ) -> Any:
-    cell = stored(given.of(value), target, what=what, read=read)
+    cell = stored(value, target, what=what, read=read)
     if target.scalar is Scalar.DATETIME:
         rounded[what] += cut_count([cell])
     return cell

@@ -8,7 +8,7 @@ Invariant: until `stage` nothing is written at all, and `stage` moves no table h
 of a table reads it through the write, so its version is a condition of the commit.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.own_columns import stored_column
 from omnigraph.exec.values.selection import (
+    KEYS_MAX,
     by_id,
     rows_by_key,
     select_among,
@@ -31,7 +32,7 @@ from omnigraph.plan import ir, mutation_ir
 from omnigraph.storage.lance.columns import ADDRESS
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.write import Write
-from omnigraph.types import ID_TYPE, Kind, TableKey
+from omnigraph.types import ID_TYPE, Kind, TableKey, ValueType
 
 Row = Mapping[str, Any]
 
@@ -127,11 +128,34 @@ class PendingTable:
             return 0
         self._replaced += matches.column(ADDRESS).chunks
         computed = {column.name: stored_column(matched, column, self._given) for column in read}
-        after = with_columns(_with_columns(matched, sets), computed)
+        self._put(with_columns(_with_columns(matched, sets), computed), {*sets, *computed})
+        return int(matched.num_rows)
+
+    def _put(self, after: pa.Table, changed: Iterable[str]) -> None:
+        """Rows in the place of those of the same ids."""
         self._folded = pa.concat_tables([without_ids(self.rows(), _ids(after)), after])
         self._written.append(_ids(after))
-        self.changed.update(sets, computed)
-        return int(after.num_rows)
+        self.changed.update(changed)
+
+    def update_each(self, sets: Mapping[str, Row]) -> set[str]:
+        """Set columns of rows by id, to values of their own; returns the ids that there are. All
+        set the same columns."""
+        changed = list(next(iter(sets.values()), {}))
+        known = set[str]()
+        for where in _by_ids(list(sets)):
+            matches = without_ids(self._committed(where, [*self.schema.names, ADDRESS]), self.ids())
+            pending = select_among(self.rows(), where, self._given)
+            matched = pa.concat_tables([pending, matches.select(self.schema.names)])
+            ids = matched.column("id").to_pylist()
+            self._replaced += matches.column(ADDRESS).chunks
+            after = {
+                name: pa.array([sets[id][name] for id in ids], self.schema.field(name).type)
+                for name in changed
+            }
+            if ids:
+                self._put(with_columns(matched, after), changed)
+            known.update(ids)
+        return known
 
     def upsert(self, row: Row, *, key: Sequence[str], defaults: Row) -> None:
         """Set the columns of the row of an id, which keeps its others; or insert it."""
@@ -220,14 +244,14 @@ class Staging:
 
     def __init__(self, write: Write, catalog: Catalog, given: Given) -> None:
         self._write = write
-        self._catalog = catalog
+        self.catalog = catalog
         self._given = given
         self._tables: dict[TableKey, PendingTable] = {}
 
     def table(self, table_key: TableKey) -> PendingTable:
         """The pending state of a table; the first call reads it through the write."""
         if table_key not in self._tables:
-            owner = self._catalog.of(table_key)
+            owner = self.catalog.of(table_key)
             reader = self._write.read(table_key)
             self._tables[table_key] = PendingTable(owner, reader, self._given)
         return self._tables[table_key]
@@ -236,7 +260,20 @@ class Staging:
         self, table_key: TableKey, where: ir.Expr, cascades: Iterable[mutation_ir.Cascade]
     ) -> None:
         """Remove the matching rows, and the edges that touch them."""
-        gone = self.table(table_key).remove_where(where)
+        self._cascade(self.table(table_key).remove_where(where), cascades)
+
+    def delete_ids(
+        self,
+        table_key: TableKey,
+        ids: Sequence[str],
+        cascades: Iterable[mutation_ir.Cascade],
+    ) -> None:
+        """Remove the rows of these ids, and the edges that touch them."""
+        cascades = tuple(cascades)
+        for where in _by_ids(ids):
+            self._cascade(self.table(table_key).remove_where(where), cascades)
+
+    def _cascade(self, gone: pa.Table, cascades: Iterable[mutation_ir.Cascade]) -> None:
         if not gone.num_rows:
             return
         for cascade in cascades:
@@ -285,6 +322,14 @@ class Staging:
         """Stage one write a changed table."""
         for table in self._tables.values():
             table.stage(self._write)
+
+
+def _by_ids(ids: Sequence[str]) -> Iterator[ir.Expr]:
+    """Conditions that select the rows of these ids, a number of them at a time."""
+    entity, listed = ir.EntityId(ir.SELF, ID_TYPE), ValueType(ID_TYPE.scalar, is_list=True)
+    for start in range(0, len(ids), KEYS_MAX):
+        some = tuple(ids[start : start + KEYS_MAX])
+        yield ir.ListContains(ir.Const(some, listed), entity)
 
 
 def _ids(rows: pa.Table) -> pa.Array:

@@ -5,7 +5,6 @@ codes that order as the keys do. Without keys there is one group, also over no r
 stands for as many equal rows as its weight says.
 """
 
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -18,6 +17,7 @@ from omnigraph.exec.read.exact_sums import Totals, totals_of
 from omnigraph.exec.read.sorted_runs import Runs
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import ONE_ROW, Rows, as_numpy
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 Op = ir.AggregateOp
@@ -91,6 +91,7 @@ class _Measurer:
         self._groups = groups
         self._evaluator = evaluator
         self._cache = cache
+        self._latest: tuple[ir.Expr, pa.Array] | None = None
 
     def measure(self, measure: ir.Measure) -> pa.Array:
         if measure.operand is None:
@@ -134,7 +135,13 @@ class _Measurer:
     def _has_value(self, operand: ir.Expr) -> np.ndarray:
         if isinstance(operand, ir.EntityId):
             return self._rows.bindings[operand.var].positions >= 0
-        return present(self._evaluator.values(operand, self._rows))
+        return present(self._values(operand))
+
+    def _values(self, operand: ir.Expr) -> pa.Array:
+        """The values of an operand for all rows, worked out once a measure."""
+        if self._latest is None or self._latest[0] is not operand:
+            self._latest = operand, self._evaluator.values(operand, self._rows)
+        return self._latest[1]
 
     def _sorted(
         self, measure: ir.Measure, chosen: np.ndarray | None, group_of: np.ndarray
@@ -157,7 +164,7 @@ class _Measurer:
         self, measure: ir.Measure, chosen: np.ndarray | None, group_of: np.ndarray
     ) -> pa.Array:
         assert measure.operand is not None
-        values = self._evaluator.values(measure.operand, self._rows)
+        values = self._values(measure.operand)
         if chosen is not None:
             values = values.take(pa.array(chosen))
         numbers, counts = as_numpy(values), self._count(group_of)

@@ -5,7 +5,6 @@ follows every number and equals itself; -0.0 equals 0.0; strings order by their 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from omnigraph.exec.memory.resident import ResidentTable
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows, as_numpy
 from omnigraph.exec.values.scalars import SCALARS
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 

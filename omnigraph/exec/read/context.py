@@ -4,7 +4,7 @@ Invariant: one snapshot, one set of parameter values, one moment, from start to 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +18,7 @@ from omnigraph.exec.memory.version import FetchedEntities
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import BoundEntities, Domain, Positions, Rows
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 _FEW_COLUMNS = 8

@@ -4,11 +4,10 @@ Invariant: a total is `high * 2**32 + low` with `0 <= low < 2**32`, for any 64-b
 than 2**31 rows: it is never rounded and never wraps around.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from omnigraph.errors import LimitExceeded
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.explain import expression
 from omnigraph.types import INTEGER_BOUNDS

@@ -5,7 +5,6 @@ rows. Lookups fetch the edges around the rows' sources and number their ends for
 alone; a resident table is numbered once, for all.
 """
 
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -27,6 +26,7 @@ from omnigraph.exec.read.context import Context, TraversalMode, positions_in
 from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.exec.values.rows import BoundEntities, Domain, Positions, Rows
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 Step = ir.Expand | ir.ExpandEdges

@@ -4,14 +4,13 @@ Invariant: a pair that is left out of the cross join has unequal or null values 
 the filter that follows, which is applied in full, would have dropped it.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.memory.adjacency import NeighbourLists
 from omnigraph.exec.read.context import Context
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, as_numpy
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 Side = ir.Column | ir.EntityId

@@ -7,12 +7,13 @@ on), so the first link to a cell is that of its first path.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from omnigraph.exec.limits import Watch
 from omnigraph.exec.memory.adjacency import AdjacencyView, NeighbourLists
+from omnigraph.light_dataclass import dataclass
 
 Flags = Callable[[np.ndarray], np.ndarray]
 """Which of some edges or nodes, given by position, may be walked."""

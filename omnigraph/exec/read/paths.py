@@ -6,7 +6,6 @@ read as whole tables: what a condition leaves of them is known only hop by hop.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from omnigraph.exec.read.path_search import (
     search,
 )
 from omnigraph.exec.values.rows import BoundEntities, Rows, as_numpy
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.explain import expression
 from omnigraph.types import TableKey

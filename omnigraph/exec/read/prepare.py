@@ -3,13 +3,12 @@
 Invariant: nothing here depends on a snapshot, on parameters or on what is resident.
 """
 
-from dataclasses import dataclass
-
 from omnigraph.exec.read.context import ColumnsRead, columns_read
 from omnigraph.exec.read.count_walks import chain_length, closed_pair
 from omnigraph.exec.read.joins import names_in
 from omnigraph.exec.read.walk import WalkPlan, walk_plan_of
 from omnigraph.exec.read.walk_result import Tail, tail_of
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.types import ValueType
 

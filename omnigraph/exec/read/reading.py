@@ -81,6 +81,10 @@ class Reading:
             results.append(self._read(part, given, snapshot, left))
         return united(plan, results)
 
+    def rows_of(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> QueryResult:
+        """The rows of a plan that is part of a request whose values are known."""
+        return self._read(plan, given, snapshot, None)
+
     def _read(
         self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, stop: Stop | None
     ) -> QueryResult:

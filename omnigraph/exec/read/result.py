@@ -7,7 +7,6 @@ arrays are made at their first use.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
@@ -19,6 +18,7 @@ from omnigraph.exec.profile import Profile
 from omnigraph.exec.values.scalars import JsonForm, number_name
 from omnigraph.exec.values.to_json import json_column
 from omnigraph.extras import optional
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.preview import ROWS_SHOWN, counted, html_preview, text_preview
 from omnigraph.types import FLOATS, ValueType

@@ -3,7 +3,6 @@
 Invariant: an id belongs to one share, the same in every process.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from omnigraph.exec.read.aggregate import Groups
 from omnigraph.exec.read.exact_sums import Totals, normalised
 from omnigraph.exec.values.buckets import bucket_numbers
 from omnigraph.exec.values.rows import as_numpy
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 if TYPE_CHECKING:

@@ -4,14 +4,13 @@ Invariant: the values of a group stand together in ascending order, so a measure
 values there are and not on the order in which rows came.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import BadRequest
 from omnigraph.exec.values.rows import as_numpy
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.types import ValueType
 

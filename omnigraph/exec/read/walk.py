@@ -14,7 +14,6 @@ Invariant: a frame holds the rows that the operators would have made, in their o
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
@@ -31,6 +30,7 @@ from omnigraph.exec.read.walk_rows import (
     RowComparison,
     comparison_of,
 )
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
 

@@ -12,7 +12,6 @@ compare alike as code points and as bytes.
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
@@ -23,6 +22,7 @@ from omnigraph.exec.memory.resident import Edges, Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.constants import CONSTANTS, Given
 from omnigraph.exec.values.rows import BoundEntities, Rows
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.types import NUMERICS, Scalar, ValueType
 

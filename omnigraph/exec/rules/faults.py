@@ -38,6 +38,7 @@ class Faults:
     counts: Counter[str] = field(default_factory=Counter)
     first: dict[tuple[str, str, str], tuple[int, Violation]] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
+    kinds: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # as `first` has them
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -48,7 +49,7 @@ class Faults:
 
     def add(self, part: int, violation: Violation, record: str | None = None) -> None:
         """One more fault."""
-        self.counts[violation.rule] += 1
+        self.count(violation, 1)
         self._offer(part, violation)
         if self.keep_rejects:
             self.rejects.append(Reject(part, violation, record))
@@ -58,6 +59,8 @@ class Faults:
         if not total:
             return
         self.counts[violations[0].rule] += total
+        self.kinds.update(violation.kind for violation in violations)
+        self.kinds[violations[0].kind] += total - len(violations)
         for violation in violations:
             self._offer(part, violation)
             if self.keep_rejects:
@@ -66,15 +69,20 @@ class Faults:
     def merge(self, other: "Faults") -> None:
         """Take in the faults of another part."""
         self.counts.update(other.counts)
+        self.kinds.update(other.kinds)
         for part, violation in other.first.values():
             self._offer(part, violation)
         self.rejects.extend(other.rejects)
 
     def _offer(self, part: int, violation: Violation) -> None:
-        key = (violation.rule, violation.type_name, violation.property or "")
-        kept = self.first.get(key)
+        kept = self.first.get(violation.kind)
         if kept is None or _sort_key(part, violation) < _sort_key(*kept):
-            self.first[key] = (part, violation)
+            self.first[violation.kind] = (part, violation)
+
+    def count(self, violation: Violation, number: int) -> None:
+        """So many more of the kind of a violation, without where they are."""
+        self.counts[violation.rule] += number
+        self.kinds[violation.kind] += number
 
     def located(self, files: Sequence[str | None], first_lines: Sequence[int] = ()) -> "Faults":
         """The same faults with the file of each part, and lines counted from its beginning.
@@ -94,6 +102,7 @@ class Faults:
             self.counts,
             {key: (part, locate(part, v)) for key, (part, v) in self.first.items()},
             [Reject(r.part, locate(r.part, r.violation), r.record) for r in self.rejects],
+            self.kinds,
         )
 
     def error(self) -> OmnigraphError:
@@ -106,9 +115,10 @@ class Faults:
             taken = listed[0]
             kind = taken.text.partition(" ")[0]
             return KeyTaken(kind, taken.type_name, taken.id or "")
-        return ConstraintViolated(
-            tuple(listed[:LISTED_MAX]), self.total, tuple(sorted(self.counts.items()))
-        )
+        listed = listed[:LISTED_MAX]
+        folded = tuple((violation, self.kinds[violation.kind]) for violation in listed)
+        counts = tuple(sorted(self.counts.items()))
+        return ConstraintViolated(tuple(listed), self.total, counts, folded)
 
 
 def _sort_key(part: int, violation: Violation) -> tuple[int, int, str]:

@@ -230,11 +230,17 @@ class RuleViolations:
 
     violations: tuple[Violation, ...] = ()
     total: int = 0
+    folded: tuple[tuple[Violation, int], ...] = ()  # of several checks: the first of each
 
     def require_none(self) -> None:
         """Pass only when there is no violation."""
         if self.total:
-            raise ConstraintViolated(self.violations, self.total)
+            raise ConstraintViolated(self.violations, self.total, folded=self.kinds)
+
+    @property
+    def kinds(self) -> tuple[tuple[Violation, int], ...]:
+        """The first violation of each kind, and how many there are; a check has one kind."""
+        return self.folded or tuple((first, self.total) for first in self.violations[:1])
 
 
 def joined(
@@ -242,4 +248,9 @@ def joined(
 ) -> RuleViolations:
     """The violations of several checks, in their order."""
     every = (violation for part in parts for violation in part.violations)
-    return RuleViolations(tuple(every)[:listed], sum(part.total for part in parts))
+    kinds = dict[tuple[str, str, str], tuple[Violation, int]]()
+    for first, count in (each for part in parts for each in part.kinds):
+        kept, before = kinds.get(first.kind, (first, 0))
+        kinds[first.kind] = kept, before + count
+    total = sum(part.total for part in parts)
+    return RuleViolations(tuple(every)[:listed], total, tuple(kinds.values()))

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.exec.limits import announce
-from omnigraph.exec.search.analyse import analyse, terms
 from omnigraph.exec.search.edits import within_edits
+from omnigraph.exec.values.analyse import analyse, terms
 from omnigraph.exec.values.sorted_ids import joined
 
 K1, B = 1.2, 0.75

@@ -7,9 +7,9 @@ from typing import Any, assert_never
 
 from omnigraph import environment
 from omnigraph.catalog.indexes import IndexKind
-from omnigraph.exec.search.analyse import INDEX_PARAMETERS
 from omnigraph.exec.search.schema_indexes import SchemaIndex
 from omnigraph.exec.search.search import vectors_fit
+from omnigraph.exec.values.analyse import INDEX_PARAMETERS
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader, index_lag
 
@@ -90,5 +90,5 @@ def request_for(
     if index.kind is IndexKind.VECTOR:
         count = reader.pin.row_count if rows is None else rows
         partitions = max(1, count // _VECTORS_A_PARTITION)
-        parameters = {"metric": "L2", "num_partitions": partitions}
+        parameters = {"metric": str(index.metric), "num_partitions": partitions}
     return IndexRequest(index.column, lance_type, index.name, parameters, anew)

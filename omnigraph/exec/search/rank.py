@@ -5,7 +5,6 @@ the pattern is applied first. Ties are in order of ids.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph import number_arrays
+from omnigraph.catalog.indexes import Metric
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.numbering import Ids
@@ -20,6 +20,7 @@ from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.memory.view import TablesView
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.rows import BoundEntities, Rows, as_numpy
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 if TYPE_CHECKING:
@@ -111,7 +112,14 @@ class Ranker:
         else:
             vector = self._vector(ranking, query)
             ranked, scores = search_by_number.nearest_numbers(
-                reader, name, vector, numbering=domain.ids, among=among, k=len(among), cache=cache
+                reader,
+                name,
+                vector,
+                numbering=domain.ids,
+                among=among,
+                k=len(among),
+                metric=ranking.metric,
+                cache=cache,
             )
         return dict(zip(ranked.tolist(), scores.tolist(), strict=True))
 
@@ -127,7 +135,8 @@ class Ranker:
             indexes, scores = _best(lambda k: self._bm25(subject, text, k), top)
         else:
             vector = self._vector(ranking, query)
-            indexes, scores = _best(lambda k: self._nearest(subject, vector, k), top)
+            metric = ranking.metric
+            indexes, scores = _best(lambda k: self._nearest(subject, vector, k, metric), top)
         return indexes[indexes >= 0], np.asarray(scores)[indexes >= 0]
 
     def _bm25(self, subject: "_Subject", query: str, k: int | None) -> "Ranked":
@@ -141,14 +150,23 @@ class Ranker:
         )
         return subject.indexes_of(numbers), scores
 
-    def _nearest(self, subject: "_Subject", vector: Sequence[float], k: int | None) -> "Ranked":
+    def _nearest(
+        self, subject: "_Subject", vector: Sequence[float], k: int | None, metric: Metric
+    ) -> "Ranked":
         assert subject.name is not None
         asked, cache = (subject.source.reader, subject.name, vector), self._cache
         if subject.numbering is None:
-            ids, scores = search.nearest(*asked, among=subject.among, k=k, cache=cache)
+            ids, scores = search.nearest(
+                *asked, among=subject.among, k=k, metric=metric, cache=cache
+            )
             return subject.indexes_of_ids(ids), scores
         numbers, scores = search_by_number.nearest_numbers(
-            *asked, numbering=subject.numbering, among=subject.among_numbers, k=k, cache=cache
+            *asked,
+            numbering=subject.numbering,
+            among=subject.among_numbers,
+            k=k,
+            metric=metric,
+            cache=cache,
         )
         return subject.indexes_of(numbers), scores
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from omnigraph.catalog.indexes import IndexKind, index_kind
+from omnigraph.catalog.indexes import IndexKind, Metric, index_kind
 from omnigraph.catalog.model import Catalog, EdgeType, Type
 from omnigraph.storage.lance.index_segments import IndexFacts
 from omnigraph.types import TableKey
@@ -22,11 +22,18 @@ class SchemaIndex:
     column: str
     kind: IndexKind
     name: str
+    metric: Metric = Metric.L2  # of vectors
 
 
 def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
     """Whether an index, built for a schema, is of this kind."""
     return index.name.endswith(f":{kind}")
+
+
+def metric_of(index: IndexFacts) -> Metric:
+    """The metric of an index of vectors."""
+    said = index.name.split(":")[-2]
+    return Metric(said) if said in list(Metric) else Metric.L2
 
 
 def schema_indexes(catalog: Catalog) -> tuple[SchemaIndex, ...]:
@@ -44,7 +51,9 @@ def indexes_of(each: Type) -> Iterator[SchemaIndex]:
         if prop is None:
             continue  # an edge's own ends, which are indexed in any case
         for kind in _kinds(index_kind(prop.type)):
-            yield SchemaIndex(each.table, name, kind, f"{prop.id}:{kind}")
+            metric = prop.metric
+            measured = "" if metric is Metric.L2 else f":{metric}"
+            yield SchemaIndex(each.table, name, kind, f"{prop.id}{measured}:{kind}", metric)
 
 
 def _kinds(kind: IndexKind | None) -> tuple[IndexKind, ...]:

@@ -19,15 +19,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.indexes import IndexKind
+from omnigraph.catalog.indexes import IndexKind, Metric
 from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.incremental import Recipe, derived, key_of
 from omnigraph.exec.search import bm25_index, vectors
-from omnigraph.exec.search.analyse import terms
 from omnigraph.exec.search.bm25_index import TextIndex
-from omnigraph.exec.search.schema_indexes import is_kind
+from omnigraph.exec.search.schema_indexes import is_kind, metric_of
 from omnigraph.exec.search.vectors import Vectors
+from omnigraph.exec.values.analyse import terms
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.reader import TableReader
 
@@ -152,23 +152,24 @@ def nearest(
     vector: Sequence[float],
     *,
     k: int | None = None,
+    metric: Metric = Metric.L2,
     among: pa.Array | None = None,
     cache: Cache = NO_CACHE,
 ) -> tuple[pa.Array, Floats]:
-    """The ids of the k nearest rows (all, without k) and their L2 distances, ties by id.
+    """The ids of the k nearest rows (all, without k) and their distances, ties by id.
 
     Rows without a vector are absent.
     """
     query = query_vector(reader, column, vector)
     if not fits(reader, len(query), cache) and k is not None:
-        return _nearest_of_many(reader, column, query, k=k, among=among)
+        return _nearest_of_many(reader, column, query, k=k, metric=metric, among=among)
     column_vectors = vectors_of(reader, column, cache=cache)
     candidates = (
         None
         if among is None
         else _among(column_vectors.ids, np.arange(len(column_vectors.ids)), among)
     )
-    rows, away = column_vectors.nearest(query, k, candidates)
+    rows, away = column_vectors.nearest(query, k, candidates, metric)
     return column_vectors.ids.take(pa.array(rows)), away
 
 
@@ -204,10 +205,11 @@ def _nearest_of_many(
     query: npt.NDArray[np.float32],
     *,
     k: int,
+    metric: Metric,
     among: pa.Array | None,
 ) -> tuple[pa.Array, Floats]:
     """Neighbours in a column that is too large to keep: by its index, else batch by batch."""
-    if among is None and k > 0 and _is_indexed(reader, column, IndexKind.VECTOR):
+    if among is None and k > 0 and _is_measured(reader, column, metric):
         near = {"column": column, "q": query, "k": k, "nprobes": _PROBES, "refine_factor": _REFINE}
         batches = iter(reader.batches(["id", column, "_distance"], nearest=near))
     else:
@@ -217,7 +219,7 @@ def _nearest_of_many(
         if among is not None:
             batch = batch.filter(pc.is_in(batch.column("id"), value_set=among))
         batch_vectors = vectors.build(batch.column("id"), pa.chunked_array([batch.column(column)]))
-        rows, away = batch_vectors.nearest(query, k, None)
+        rows, away = batch_vectors.nearest(query, k, None, metric)
         ids = pa.concat_arrays([best_ids, batch_vectors.ids.take(pa.array(rows))])
         away = np.concatenate([best_away, away])
         order = np.lexsort((_ranks(ids), away))[:k]
@@ -232,6 +234,16 @@ def _ranks(ids: pa.Array) -> Numbers:
 
 
 # Indexes and filters
+
+
+def _is_measured(reader: TableReader, column: str, metric: Metric) -> bool:
+    """Whether a column of vectors has an index that measures them so."""
+    vectors_of_column = (
+        each
+        for each in reader.indexes()
+        if each.column == column and is_kind(each, IndexKind.VECTOR)
+    )
+    return any(metric_of(each) is metric for each in vectors_of_column)
 
 
 def _is_indexed(reader: TableReader, column: str, kind: IndexKind) -> bool:

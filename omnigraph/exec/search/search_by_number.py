@@ -18,10 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph import number_arrays
+from omnigraph.catalog.indexes import Metric
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.incremental import key_of
 from omnigraph.exec.search import search
-from omnigraph.exec.search.analyse import terms
+from omnigraph.exec.values.analyse import terms
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.reader import TableReader
 
@@ -108,20 +109,23 @@ def nearest_numbers(
     numbering: Numbering,
     cache: Cache,
     k: int | None = None,
+    metric: Metric = Metric.L2,
     among: Numbers | None = None,
 ) -> tuple[Numbers, Floats]:
     """The numbers of the k nearest rows (all, without k) and their distances, ties by id."""
     query = search.query_vector(reader, column, vector)
     if k is not None and not search.fits(reader, len(query), cache):
         ids = None if among is None else numbering.strings.take(pa.array(among))
-        found_ids, away = search.nearest(reader, column, vector, k=k, among=ids, cache=cache)
+        found_ids, away = search.nearest(
+            reader, column, vector, k=k, metric=metric, among=ids, cache=cache
+        )
         return numbering.locate(found_ids), away
     column_vectors = search.vectors_of(reader, column, cache=cache)
     mapping = _row_numbers(
         key_of(search.VECTORS, reader.pin, column), column_vectors.ids, numbering, cache
     )
     candidates = None if among is None else mapping.rows(among)
-    nearest_rows, away = column_vectors.nearest(query, k, candidates)
+    nearest_rows, away = column_vectors.nearest(query, k, candidates, metric)
     return mapping.number_of[nearest_rows], away
 
 

@@ -1,17 +1,19 @@
-"""Exact k-nearest-neighbour search (L2) over a vector column of one table version, in memory.
+"""Exact k-nearest-neighbour search (l2, cosine, dot) over a vector column, in memory.
 
-Invariant: a distance is the square root of the sum of squared differences between the stored
-32-bit components and the query's, rounded to 32 bits, computed in 64 bits. The neighbours returned
-are the nearest by that number, ties by id: rounding in the 32-bit pass only adds candidates.
+Invariant: a distance is that of the stored 32-bit components and the query's, rounded to 32 bits,
+computed in 64 bits. The neighbours returned are the nearest by that number, ties by id: rounding in
+the 32-bit pass only adds candidates. A vector of zeros has no cosine, and so no distance by it.
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.indexes import Metric
 from omnigraph.exec.limits import announce
 from omnigraph.exec.values.sorted_ids import joined
 
@@ -22,6 +24,7 @@ _ROWS_A_BLOCK = 1 << 14
 _PRODUCTS_A_BLOCK = 1 << 17
 _BLOCK = 256
 _UNIT = float(np.finfo(np.float32).eps)
+_TINY = 1e-30  # squares below it have lost digits in 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,34 @@ class Vectors:
         return int(self.ids.nbytes) + self.components.nbytes + self.squares.nbytes
 
     def nearest(
-        self, vector: npt.NDArray[np.float32], k: int | None, among: Numbers | None
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int | None,
+        among: Numbers | None,
+        metric: Metric = Metric.L2,
     ) -> tuple[Numbers, Distances]:
         """The k nearest rows (all, without k), nearest first; ascending `among` limits them."""
-        rows = self._candidates(vector, k, among)
-        return ranked(rows, distances(self.components, rows, vector), k)
+        if metric is Metric.COSINE:
+            among = self._turned(vector, among)
+        rows = self._candidates(vector, k, among, metric)
+        return ranked(rows, distances(self.components, rows, vector, metric), k)
+
+    def _turned(self, vector: npt.NDArray[np.float32], among: Numbers | None) -> Numbers | None:
+        """The rows that have a direction, all or those `among`; None for all there are."""
+        if not vector.any():
+            return np.empty(0, np.int64)
+        zeros = self.squares == 0  # also of tiny numbers, whose squares are nothing in 32 bits
+        zeros[zeros] = ~self.components[zeros].any(axis=1)
+        if not zeros.any():
+            return among
+        return np.flatnonzero(~zeros) if among is None else among[~zeros[among]]
 
     def _candidates(
-        self, vector: npt.NDArray[np.float32], k: int | None, among: Numbers | None
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int | None,
+        among: Numbers | None,
+        metric: Metric,
     ) -> Numbers:
         count = len(self.ids) if among is None else len(among)
         every = np.arange(count) if among is None else among
@@ -53,21 +76,33 @@ class Vectors:
             return every
         if k == 0:
             return every[:0]
-        near, slack = self._roughly(vector, among)
+        near, slack = self._roughly(vector, among, metric)
         if not np.isfinite(slack) or not np.isfinite(near).all():
             return every
         return every[np.flatnonzero(near <= _bound(near, k) + slack)]
 
     def _roughly(
-        self, vector: npt.NDArray[np.float32], among: Numbers | None
+        self, vector: npt.NDArray[np.float32], among: Numbers | None, metric: Metric
     ) -> tuple[npt.NDArray[np.float32], float]:
-        """Squared distances less the query's square, in 32 bits, and twice their error bound."""
+        """Numbers in 32 bits that grow with the distance, and twice their error bound: squared
+        distances less the query's square, or products with the sign turned."""
         components = self.components if among is None else self.components[among]
         squares = self.squares if among is None else self.squares[among]
-        with np.errstate(over="ignore", invalid="ignore"):
-            near = squares - 2 * _products(components, vector)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            products = _products(components, vector)
             largest = float(np.sqrt(squares.max(initial=0)))
-            scale = largest * (largest + 2 * float(np.linalg.norm(vector)))
+            length = float(np.linalg.norm(vector))
+            match metric:
+                case Metric.L2:
+                    near, scale = squares - 2 * products, largest * (largest + 2 * length)
+                case Metric.DOT:
+                    near, scale = -products, largest * length
+                case Metric.COSINE:
+                    near, scale = -products / np.sqrt(squares), 2 * length
+                    if float(squares.min(initial=np.inf)) < _TINY or not np.isfinite(largest):
+                        near = np.full(len(near), np.nan, np.float32)  # no digits are left
+                case _:
+                    assert_never(metric)
         return near, 2 * (len(vector) + 8) * _UNIT * scale
 
 
@@ -131,15 +166,27 @@ def _matrix(vectors: pa.FixedSizeListArray) -> npt.NDArray[np.float32]:
 
 
 def distances(
-    components: npt.NDArray[np.float32], rows: Numbers, vector: npt.NDArray[np.float32]
+    components: npt.NDArray[np.float32],
+    rows: Numbers,
+    vector: npt.NDArray[np.float32],
+    metric: Metric = Metric.L2,
 ) -> Distances:
     """The distance of each of these rows, in 64 bits."""
     result = np.empty(len(rows), dtype=np.float64)
     wide = vector.astype(np.float64)
     for first in range(0, len(rows), _ROWS_A_BLOCK):
         block = slice(first, first + _ROWS_A_BLOCK)
-        apart = components[rows[block]] - wide
-        result[block] = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+        own = components[rows[block]]
+        if metric is Metric.L2:
+            apart = own - wide
+            result[block] = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+            continue
+        own = own.astype(np.float64)
+        products = np.einsum("ij,j->i", own, wide)
+        if metric is Metric.COSINE:
+            lengths = np.sqrt(np.einsum("ij,ij->i", own, own)) * np.sqrt(wide @ wide)
+            products = np.clip(products / lengths, -1.0, 1.0)
+        result[block] = 1.0 - products
     return result
 
 

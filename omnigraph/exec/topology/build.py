@@ -8,7 +8,6 @@ when it fails, or another process is at it, everything goes on without.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from omnigraph.exec.topology.node_delta import (
     text_equal_to_id,
 )
 from omnigraph.exec.values.columns import in_one
+from omnigraph.light_dataclass import dataclass
 from omnigraph.number_arrays import from_arrow
 from omnigraph.storage.derived.derived_folder import EDGES, NODES
 from omnigraph.storage.derived.edge_file import edge_arrays

@@ -5,12 +5,12 @@ row id keeps its position; any other gets a new one behind all others, and the o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.exec.values.columns import in_one
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.edge_file import EdgeFile
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER, BEFORE

@@ -4,14 +4,13 @@ Invariant: base and delta together are the version: numbers of the base are kept
 the numbers behind them in the order of the ids.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import property_columns
 from omnigraph.exec.values.columns import in_one
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
 from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.reader import TableReader

@@ -74,7 +74,7 @@ def widened(values: pa.Array, stored: pa.DataType) -> pa.Array:
 
 
 def _floats(arrays: Sequence[pa.Array], known: np.ndarray | None) -> list[np.ndarray]:
-    return [_filled(array, known).astype(np.float64) for array in arrays]
+    return [_filled(array, known).astype(np.float64, copy=False) for array in arrays]
 
 
 def float_kernel(
@@ -198,6 +198,10 @@ def _divided(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
 
 def _remainder(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
     known = known_rows(arrays)
+    if _simple(arrays, kind):
+        dividend, divisor = (n.astype(np.int64, copy=False) for n in _integers(arrays, known))
+        refuse(divisor == 0, _ZERO)
+        return _answer(np.fmod(dividend, divisor), known, kind)
     (left, minus_left), (right, _) = map(_magnitudes, _integers(arrays, known))
     refuse(right == 0, _ZERO)
     return _answer(_signed(left % right, minus_left, kind), known, kind)

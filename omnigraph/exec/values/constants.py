@@ -6,10 +6,10 @@ where a cast would round, so that `I32 < 2.7` holds for 2 and `F32 = 0.1` for no
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 from omnigraph.catalog.numbers import at_width
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar
 

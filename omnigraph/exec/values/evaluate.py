@@ -26,7 +26,7 @@ from omnigraph.exec.values.compare import (
     unknown,
 )
 from omnigraph.exec.values.constants import CONSTANTS, Given, holds, mirrored
-from omnigraph.exec.values.rows import Rows, as_numpy
+from omnigraph.exec.values.rows import ONE_ROW, Rows, as_numpy
 from omnigraph.exec.values.text_kernels import TEXTS
 from omnigraph.plan import ir
 from omnigraph.plan.explain import expression
@@ -38,6 +38,9 @@ KERNELS = {**ARITHMETIC, **TEXTS, **CASTS}
 
 TextSearch = Callable[[ir.TextMatch, Rows], np.ndarray]
 """Which rows a text search matches."""
+
+
+_PLAIN = (*CONSTANTS, ir.Column, ir.SlotRef)
 
 
 class Evaluator:
@@ -89,6 +92,8 @@ class Evaluator:
     def _chosen(self, case: ir.Case, rows: Rows) -> pa.Array:
         """The values of a case: each branch over the rows that come to it."""
         stored = arrow_type(case.type)
+        if len(case.branches) == 1 and _is_plain(stored, case.branches[0].value, case.otherwise):
+            return self._either(case.branches[0], case.otherwise, rows, stored)
         waiting, pieces, order = np.arange(rows.length), list[pa.Array](), list[np.ndarray]()
         for branch in case.branches:
             here = rows.take(waiting)
@@ -103,6 +108,24 @@ class Evaluator:
         back = np.empty(rows.length, np.int64)
         back[np.concatenate([*order, waiting])] = np.arange(rows.length)
         return pa.concat_arrays(pieces).take(pa.array(back))
+
+    def _either(
+        self, branch: ir.Branch, otherwise: ir.Expr | None, rows: Rows, stored: pa.DataType
+    ) -> pa.Array:
+        """The same of one branch, whose values cannot fail and so may be those of all rows."""
+        keep = pa.array(self.keep(branch.condition, rows))
+        sides = (branch.value, otherwise)
+        chosen = (self._one_or_all(side, rows, stored) for side in sides)
+        return pc.if_else(keep, *chosen)
+
+    def _one_or_all(
+        self, value: ir.Expr | None, rows: Rows, stored: pa.DataType
+    ) -> pa.Array | pa.Scalar:
+        if value is None:
+            return pa.scalar(None, stored)
+        if isinstance(value, CONSTANTS):
+            return self._widened(value, ONE_ROW, stored)[0]
+        return self._widened(value, rows, stored)
 
     def _widened(self, value: ir.Expr, rows: Rows, stored: pa.DataType) -> pa.Array:
         try:
@@ -211,6 +234,24 @@ def _row_text(call: ir.Expr, rows: Rows, row: int) -> str:
     if ids:
         return ", ".join(ids)
     return "a group" if needs(call) else "the parameters of the request"
+
+
+def _is_plain(stored: pa.DataType, *values: ir.Expr | None) -> bool:
+    """Whether these are constants and columns of numbers, dates or truth values, which become
+    the stored type whatever they are."""
+    return all(
+        value is None
+        or (isinstance(value, _PLAIN) and _has_width(value.type) and _fits(value.type, stored))
+        for value in values
+    )
+
+
+def _has_width(kind: ValueType) -> bool:
+    return not (kind.is_list or kind.is_vector or kind.is_blob or kind.is_text)
+
+
+def _fits(kind: ValueType, stored: pa.DataType) -> bool:
+    return bool(arrow_type(kind) != pa.uint64() or stored != pa.int64())
 
 
 def repeated(value: ir.Constant, type_: ValueType, length: int) -> pa.Array:

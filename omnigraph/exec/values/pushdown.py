@@ -7,11 +7,11 @@ column names stand in backticks, because a quoted name would be a string to Lanc
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from omnigraph.exec.values.constants import CONSTANTS, Given, fit, holds, mirrored
 from omnigraph.exec.values.scalars import SCALARS, quoted
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.types import FLOATS, NUMERICS, Scalar, ValueType
 

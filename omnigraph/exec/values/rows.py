@@ -5,12 +5,12 @@ values are looked up when an expression reads them, however wide the entities ar
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.number_arrays import to_arrow
 from omnigraph.plan import ir
 from omnigraph.types import TableKey

@@ -10,7 +10,6 @@ import base64
 import binascii
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -30,6 +29,7 @@ from omnigraph.language.moments import (
     parse_date,
     parse_datetime,
 )
+from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.storage.lance.columns import BLOB_SIZE, BLOB_URI
 from omnigraph.types import INTEGER_BOUNDS, Scalar
@@ -68,6 +68,9 @@ class JsonForm(StrEnum):
 
     RECORD = "record"
     """For a load: dates and moments as the numbers that are stored, floats as they are."""
+
+    ISO = "iso"
+    """For a load that a person reads: dates and moments as ISO text, floats as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +266,7 @@ def _of_decimal(value: Decimal) -> int | float:
 
 def _json_floats(values: pa.Array, form: JsonForm) -> list[Any]:
     numbers: list[Any] = values.to_pylist()
-    if form is JsonForm.RECORD:
+    if form is not JsonForm.RESULT:
         return numbers
     finite = np.isfinite(_numpy(values.fill_null(0)))
     for position in np.flatnonzero(~finite).tolist():

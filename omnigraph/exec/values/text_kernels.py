@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.exec.values.analyse import highlighted, terms
 from omnigraph.exec.values.arithmetic import Kernel, RowFault, known_rows, widened
 from omnigraph.exec.values.compare import compare_arrays, flags
 from omnigraph.exec.values.rows import as_numpy
@@ -157,6 +158,11 @@ def _join(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
     return pc.binary_join(lists.cast(pa.list_(pa.string())), separators)
 
 
+def _highlight(texts: pa.Array, query: str, before: str = "**", after: str = "**") -> pa.Array:
+    wanted = frozenset(terms(query))
+    return pa.array([highlighted(each, wanted, before, after) for each in texts.to_pylist()])
+
+
 # ---- nulls
 
 
@@ -227,6 +233,7 @@ TEXTS: dict[str, Kernel] = {
     "length": _one(pc.utf8_length),
     "substring": _patterned(_substring),
     "replace": _patterned(_replace),
+    "highlight": _patterned(_highlight),
     "split": _patterned(_split),
     "ends_with": _patterned(lambda text, part: pc.ends_with(text, pattern=part)),
     "matches": _patterned(_matches),

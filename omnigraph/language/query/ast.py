@@ -112,10 +112,11 @@ class TextCall(Node):
 
 @dataclass(frozen=True, slots=True)
 class Nearest(Node):
-    """`nearest($variable.property, query)`."""
+    """`nearest($variable.property, query, metric)`."""
 
     subject: PropertyRef
     query: "Expr"
+    metric: "Expr | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,19 +469,29 @@ class Assignment(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Matched(Node):
+    """`match { … }` behind a statement that writes, which is done for each row."""
+
+    clauses: tuple[Clause, ...]
+    stages: tuple[Read, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Insert(Node):
-    """`insert Type { … }`."""
+    """`insert Type { … } match { … }`."""
 
     type_name: Name
     assignments: tuple[Assignment, ...]
+    rows: Matched | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Upsert(Node):
-    """`upsert Type { … }`."""
+    """`upsert Type { … } match { … }`."""
 
     type_name: Name
     assignments: tuple[Assignment, ...]
+    rows: Matched | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,7 +511,24 @@ class Delete(Node):
     where: Expr
 
 
-Statement = Insert | Upsert | Update | Delete
+@dataclass(frozen=True, slots=True)
+class UpdateMatched(Node):
+    """`update $variable set { … } match { … }`."""
+
+    variable: Variable
+    assignments: tuple[Assignment, ...]
+    rows: Matched
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMatched(Node):
+    """`delete $variable match { … }`."""
+
+    variable: Variable
+    rows: Matched
+
+
+Statement = Insert | Upsert | Update | Delete | UpdateMatched | DeleteMatched
 
 
 @dataclass(frozen=True, slots=True)

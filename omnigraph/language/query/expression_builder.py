@@ -328,7 +328,7 @@ def _require_arguments(function: Token, arguments: tuple[Any, ...], low: int, hi
 
 def _ranking(function: Token, arguments: tuple[Any, ...], span: Span) -> ast.Rank:
     name = str(function)
-    _require_arguments(function, arguments, 2, 3 if name == "rrf" else 2)
+    _require_arguments(function, arguments, 2, 2 if name == "bm25" else 3)
     if name == "bm25":
         return ast.Bm25(*arguments, span=span)
     if name == "nearest":

@@ -40,6 +40,7 @@ _ITEMS = (
     ),
     *(ast.PropertyMatch, ast.Projection, ast.Ordering),
     *(ast.Insert, ast.Upsert, ast.Update, ast.Delete, ast.Assignment),
+    *(ast.UpdateMatched, ast.DeleteMatched),
 )
 
 

@@ -344,12 +344,12 @@ class _QueryBuilder(ExpressionBuilder):
         return ast.Assignment(_name(name), value, span=_span(parts))
 
     def insert(self, parts: list[Any]) -> ast.Insert:
-        _, type_name, *assignments = parts
-        return ast.Insert(_name(type_name), tuple(assignments), span=_span(parts))
+        _, type_name, *assignments, rows = parts
+        return ast.Insert(_name(type_name), tuple(assignments), rows, span=_span(parts))
 
     def upsert(self, parts: list[Any]) -> ast.Upsert:
-        _, type_name, *assignments = parts
-        return ast.Upsert(_name(type_name), tuple(assignments), span=_span(parts))
+        _, type_name, *assignments, rows = parts
+        return ast.Upsert(_name(type_name), tuple(assignments), rows, span=_span(parts))
 
     def update(self, parts: list[Any]) -> ast.Update:
         _, type_name, *assignments, condition = parts
@@ -360,6 +360,19 @@ class _QueryBuilder(ExpressionBuilder):
         _, type_name, condition = parts
         where = own_properties(as_condition(condition))
         return ast.Delete(_name(type_name), where, span=_span(parts))
+
+    def rows(self, parts: list[Any]) -> ast.Matched:
+        clauses = tuple(part for part in parts if isinstance(part, ast.Clause))
+        stages = tuple(part for part in parts if isinstance(part, ast.Read))
+        return ast.Matched(clauses, stages, span=_span(parts))
+
+    def update_matched(self, parts: list[Any]) -> ast.UpdateMatched:
+        _, variable, *assignments, rows = parts
+        return ast.UpdateMatched(_variable(variable), tuple(assignments), rows, span=_span(parts))
+
+    def delete_matched(self, parts: list[Any]) -> ast.DeleteMatched:
+        _, variable, rows = parts
+        return ast.DeleteMatched(_variable(variable), rows, span=_span(parts))
 
 
 def _notes(notes: list[tuple[Token, str]]) -> dict[str, str]:
@@ -380,10 +393,9 @@ def _notes(notes: list[tuple[Token, str]]) -> dict[str, str]:
 
 def _require_one_mode(name: str, mutation: ast.Mutation) -> None:
     """D₂: inserts and updates, or deletes."""
-    first = mutation.statements[0]
-    deletes = isinstance(first, ast.Delete)
+    deletes = isinstance(mutation.statements[0], ast.Delete | ast.DeleteMatched)
     for statement in mutation.statements:
-        if isinstance(statement, ast.Delete) != deletes:
+        if isinstance(statement, ast.Delete | ast.DeleteMatched) != deletes:
             raise Fault(
                 statement.span,
                 f"mutation '{name}' on the same query mixes inserts/updates and deletes; split "

@@ -29,6 +29,7 @@ _SIGNS = {
 _SECTIONS = ("return", "having", "order")
 _COMPARATORS = ("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "ends_with", "matches")
 _OPAQUE = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_WRITTEN = re.compile(r"\b(update|delete)\s+([A-Z]\w*)(?:\s+set\s*\{[^{}]*\})?\s*\Z")
 _BEFORE = re.compile(r"(\$?[A-Za-z_][A-Za-z0-9_]*|[^\sA-Za-z0-9_$])\s*\Z")
 
 
@@ -111,6 +112,8 @@ def _of_place(before: str, token: str) -> str:
         return "comparisons do not chain: join them with and; a - after a value subtracts"
     if token == "order" and re.search(r"\b(limit|offset)\b[^{}]*\Z", before):
         return "order comes before limit and offset"
+    if token == "match" and (written := _WRITTEN.search(before)):
+        return f"name what is written: {written[1]} $x … match {{ $x: {written[2]} … }}"
     if token == "having":
         return "having comes after return { … } and before order"
     return ""

@@ -4,7 +4,7 @@ Invariant: an inserted or deleted entity shows its values that are not null; a c
 differs, and nothing else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from omnigraph.catalog.model import Type
@@ -72,6 +72,15 @@ def property_rows(
             }
         )
     return rows
+
+
+def summary_rows(counts: Mapping[tuple[str, str, str], int]) -> list[dict[str, Any]]:
+    """Numbers of changes by kind, type and operation, as one row a type."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for (kind, name, op), count in counts.items():
+        row = rows.setdefault((kind, name), {"name": name, **dict.fromkeys(_SIGNS, 0)})
+        row[op] += count
+    return list(rows.values())
 
 
 def _values(image: Image | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Invariant: lanes are drawn for whole histories alone: a filter leaves a list. A 
 the commit that ended the last one.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.change_routes import listing_filters
 from omnigraph.server.ui.change_rows import change_rows
+from omnigraph.server.ui.commit_log import commit_log
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import branch_names
 from omnigraph.server.ui.ui_render import SVG, download, link, moved, page
@@ -69,14 +71,12 @@ def commits_svg(call: RouteCall) -> Answer:
     return download(picture.to_svg(), SVG, "commits.svg")
 
 
-def _listed(call: RouteCall, chosen: dict[str, str]) -> list[Commit]:
-    every: dict[str, Commit] = {
-        each.id: each for each in call.graph.commits.list(all_branches=True)
-    }
+def _listed(call: RouteCall, chosen: dict[str, str]) -> Sequence[Commit]:
+    log = commit_log(call)
+    listed: Sequence[Commit] = log.order
     if chosen["branch"]:
         head = call.graph.commits.get(chosen["branch"])
-        every = reachable(every, [head.id])
-    listed = in_order(every)
+        listed = in_order(reachable(log.commits, [head.id]))
     if chosen["actor"]:
         listed = [each for each in listed if each.actor == chosen["actor"]]
     if chosen["type"]:
@@ -104,7 +104,7 @@ def _moment(text: str) -> int | None:
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1_000_000)
 
 
-def _start(call: RouteCall, chosen: dict[str, str], listed: list[Commit]) -> int:
+def _start(call: RouteCall, chosen: dict[str, str], listed: Sequence[Commit]) -> int:
     token = call.one("page_token")
     if token is None:
         return 0

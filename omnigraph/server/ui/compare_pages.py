@@ -5,6 +5,7 @@ Invariant: a page reads its own changes; the summary counts up to a bound and sa
 
 from collections import Counter
 from itertools import islice
+from typing import Any
 
 from omnigraph.draw.change_picture import change_picture
 from omnigraph.draw.svg import Picture
@@ -12,7 +13,7 @@ from omnigraph.errors import ChangeFeedGap, NoChanges
 from omnigraph.exec.changes.diff import Changes
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.change_routes import FILTERS, listing_filters
-from omnigraph.server.ui.change_rows import change_rows
+from omnigraph.server.ui.change_rows import change_rows, summary_rows
 from omnigraph.server.ui.ui_points import branch_names
 from omnigraph.server.ui.ui_render import SVG, download, link, page
 from omnigraph.storage.names import MAIN
@@ -29,7 +30,7 @@ def compare(call: RouteCall) -> Answer:
     values = {"from_": before, "to": after, **chosen}
     old, new = call.graph.commits.get(before), call.graph.commits.get(after)
     rows, token, picture, unread = [], None, None, None
-    summary: list[tuple[str, str, dict[str, int]]] = []
+    summary: list[dict[str, Any]] = []
     is_all = True
     try:
         changes = call.graph.diff(before, after, **listing_filters(call))
@@ -85,16 +86,7 @@ def _picture(call: RouteCall, changes: Changes, before: str, after: str) -> Pict
     return change_picture(f"{before} to {after}", islice(changes, _DRAWN), catalog, href)
 
 
-def _summary(changes: Changes) -> tuple[list[tuple[str, str, dict[str, int]]], bool]:
+def _summary(changes: Changes) -> tuple[list[dict[str, Any]], bool]:
     """How many changes there are by type and operation, and whether all were counted."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    counted = 0
-    for change in islice(changes, _COUNTED):
-        counts[change.kind, change.type, change.op] += 1
-        counted += 1
-    names = dict.fromkeys((kind, name) for kind, name, _ in counts)
-    summary = [
-        (kind, name, {op: counts[kind, name, op] for op in ("insert", "update", "delete")})
-        for kind, name in names
-    ]
-    return summary, counted < _COUNTED
+    counts = Counter((each.kind, each.type, each.op) for each in islice(changes, _COUNTED))
+    return summary_rows(counts), counts.total() < _COUNTED

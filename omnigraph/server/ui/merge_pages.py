@@ -4,9 +4,11 @@ Invariant: the page names the two commits that it looked at, and its merge is ma
 at all. Looking writes nothing.
 """
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
-from omnigraph.server.ui.merge_previews import NOTHING, form_answers, merge_preview
+from omnigraph.server.status import error_answer
+from omnigraph.server.ui.merge_previews import NOTHING, form_answers, preview_or_why
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import branch_names
 from omnigraph.server.ui.ui_render import link, moved, page
@@ -28,7 +30,7 @@ def _review(
     problem: str | None = None,
     status: int = 200,
 ) -> Answer:
-    values = merge_preview(call, source, target, by) if source else NOTHING
+    values = preview_or_why(call, source, target, by) if source else NOTHING
     return page(
         call,
         "merge.html",
@@ -58,13 +60,14 @@ def merge(call: RouteCall) -> Answer:
             actor=call.actor,
             message=form.get("message") or None,
             delete_source=deletes,
-            by=by,
+            by=as_given(by),
             resolve=form_answers(call, target, form),
             if_source=form.get("source_commit") or None,
             if_target=form.get("target_commit") or None,
         )
     except OmnigraphError as cause:
-        return _review(call, source, target, by, f"not merged: {cause}", 409)
+        status = error_answer(cause).status
+        return _review(call, source, target, by, f"not merged: {cause}", status)
     notice = f"merged {source} into {target}: {done.kind.replace('_', ' ')}"
     if done.branch_deleted:
         notice += f"; deleted {source}"

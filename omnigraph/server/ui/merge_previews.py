@@ -9,12 +9,13 @@ from collections import defaultdict
 from itertools import islice
 from typing import Any, NamedTuple
 
-from omnigraph.errors import BadRequest, MergeConflict
+from omnigraph.arguments import as_given
+from omnigraph.errors import ApprovalsMissing, BadRequest, ChecksFailed, Forbidden, MergeConflict
 from omnigraph.exec.changes.images import Image
 from omnigraph.exec.merge.planned_changes import PlannedChange
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.server.call import RouteCall
-from omnigraph.server.ui.change_rows import change_rows
+from omnigraph.server.ui.change_rows import change_rows, summary_rows
 from omnigraph.server.ui.entity_forms import typed_value
 from omnigraph.server.ui.ui_render import link, readable
 
@@ -30,6 +31,8 @@ NOTHING: dict[str, Any] = {
     "heads": ("", ""),
     "kept": 0,
     "compare": None,
+    "failed_checks": (),
+    "unread": None,
 }
 
 
@@ -37,7 +40,7 @@ def merge_preview(call: RouteCall, source: str, target: str, by: str) -> dict[st
     """The values of a page about a merge: outcome, conflicts, counts and the first changes."""
     ours, theirs = (call.graph.commits.get(each).id for each in (target, source))
     done = call.graph.branches.merge(
-        source, target, by=by, dry_run=True, if_source=theirs, if_target=ours
+        source, target, by=as_given(by), dry_run=True, if_source=theirs, if_target=ours
     )
     first = list(islice(done.changes, _SHOWN + 1))
     return {
@@ -45,12 +48,32 @@ def merge_preview(call: RouteCall, source: str, target: str, by: str) -> dict[st
         "heads": (theirs, ours),
         "conflicts": [_shown(call, target, each) for each in done.conflicts[:_CONFLICTS]],
         "conflicts_left": max(0, len(done.conflicts) - _CONFLICTS),
-        "summary": done.changes.statistics(),
+        "summary": summary_rows(
+            {
+                (each["kind"], each["type_name"], each["op"]): each["count"]
+                for each in done.changes.statistics()
+            }
+        ),
         "changes": change_rows(call, _imaged(call, first[:_SHOWN], ours, theirs, by), ours, theirs),
         "more": len(first) > _SHOWN,
         "kept": len(done.kept_edges),
         "compare": link(call.graph_id, "compare", from_=target, to=source),
     }
+
+
+def preview_or_why(call: RouteCall, source: str, target: str, by: str) -> dict[str, Any]:
+    """A preview, or the checks that the merge fails, or why it would be refused; a branch that is
+    not there is `NotFound`."""
+    compare = link(call.graph_id, "compare", from_=target, to=source)
+    values = {**NOTHING, "compare": compare}
+    try:
+        return values | merge_preview(call, source, target, by)
+    except ChecksFailed as cause:
+        return values | {"failed_checks": cause.checks}
+    except ApprovalsMissing as cause:
+        return values | {"unread": f"{cause}."}
+    except Forbidden:
+        return values | {"unread": "What a merge would do is shown to those who may merge."}
 
 
 class _ImagedChange(NamedTuple):

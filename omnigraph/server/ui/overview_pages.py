@@ -8,6 +8,7 @@ from typing import Any
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
+from omnigraph.server.ui.commit_log import commit_log
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import ahead_behind, branch_names
 from omnigraph.server.ui.ui_render import link, moved, page
@@ -51,11 +52,10 @@ def overview_page(call: RouteCall, problem: str | None = None, status: int = 200
 
 
 def _branches(call: RouteCall, names: list[str]) -> list[dict[str, Any]]:
-    commits: dict[str, Commit] = {
-        commit.id: commit for commit in call.graph.commits.list(all_branches=True)
-    }
+    log = commit_log(call)
+    commits = log.commits
     heads: dict[str, Commit] = {}
-    for commit_id, labels in call.graph.commits.names().items():
+    for commit_id, labels in log.names.items():
         heads |= {label: commits[commit_id] for label in labels if commit_id in commits}
     main = heads.get(MAIN)
     rows = []

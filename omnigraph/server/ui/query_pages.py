@@ -21,6 +21,7 @@ from omnigraph.plan.lint import lint
 from omnigraph.plan.query_words import Suggester
 from omnigraph.server.call import JSON, Answer, RouteCall, answered
 from omnigraph.server.row_formats import CSV, csv_bytes
+from omnigraph.server.ui.stored_words import offered_queries, stored_text, stored_words
 from omnigraph.server.ui.ui_points import branch_names, shown_point
 from omnigraph.server.ui.ui_render import cell, download, link, page
 from omnigraph.types import ValueType, parse_table_key
@@ -49,7 +50,10 @@ def query(call: RouteCall) -> Answer:
     view = call.one("view") or "table"
     point = shown_point(call)
     catalog = call.graph.schema.at(point.commit.id).catalog
-    asked = _Asked(call.one("q") or "", call.one("name") or None, view)
+    chosen, text = call.one("stored"), call.one("q") or ""
+    if chosen is not None:
+        text = stored_text(call, chosen)
+    asked = _Asked(text, None if chosen else call.one("name"), view)
     asked.given = {
         key.removeprefix(_GIVEN): value
         for key, value in call.query.items()
@@ -76,6 +80,7 @@ def query(call: RouteCall) -> Answer:
         columns=[] if asked.result is None else asked.result.columns,
         rows=[] if asked.result is None else _cells(asked.result),
         rows_max=_ROWS,
+        stored=offered_queries(call),
         plan=None if asked.plan is None else explain(asked.plan),
         explained=None if asked.result is None else asked.result.explain(),
         picture=_picture(call, asked, catalog, point.text),
@@ -252,6 +257,7 @@ def check_text(call: RouteCall) -> Answer:
 def suggest(call: RouteCall) -> Answer:
     """What can come next in a text, for the editor."""
     catalog = call.graph.schema.at(shown_point(call).commit.id).catalog
-    typed, words = Suggester(catalog).next(call.one("q") or "")
-    listed = [{"text": each.text, "about": each.about} for each in words[:20]]
-    return answered({"typed": typed, "words": listed})
+    before = call.one("q") or ""
+    typed, words = Suggester(catalog).next(before)
+    listed = [{"text": each.text, "about": each.about} for each in words]
+    return answered({"typed": typed, "words": [*stored_words(call, before), *listed][:20]})

@@ -7,11 +7,11 @@ from collections import defaultdict
 from itertools import islice
 from typing import Any
 
-from omnigraph.errors import ChecksFailed, Forbidden, OmnigraphError
+from omnigraph.errors import OmnigraphError
 from omnigraph.graph.review_records import Review, ReviewComment
 from omnigraph.server.call import RouteCall
 from omnigraph.server.ui.change_rows import change_rows
-from omnigraph.server.ui.merge_previews import NOTHING, merge_preview
+from omnigraph.server.ui.merge_previews import NOTHING, preview_or_why
 from omnigraph.server.ui.ui_render import link
 
 _CHANGES, _COMMENTS = 50, 100
@@ -27,18 +27,13 @@ def current_approvals(review: Review) -> int:
 def review_preview(call: RouteCall, review: Review, by: str, *, is_open: bool) -> dict[str, Any]:
     """What the merge of an open review would do, the checks that it fails, and why neither can be
     said."""
-    values: dict[str, Any] = {**NOTHING, "failed_checks": (), "unread": None}
-    values["compare"] = link(call.graph_id, "compare", from_=review.target, to=review.source)
     if not is_open:
-        return values | {"compare": None}
+        return NOTHING
     try:
-        return values | merge_preview(call, review.source, review.target, by)
-    except ChecksFailed as cause:
-        return values | {"failed_checks": cause.checks}
-    except Forbidden:
-        return values | {"unread": "What a merge would do is shown to those who may merge."}
+        return preview_or_why(call, review.source, review.target, by)
     except OmnigraphError as cause:
-        return values | {"unread": str(cause)}
+        compare = link(call.graph_id, "compare", from_=review.target, to=review.source)
+        return NOTHING | {"compare": compare, "unread": str(cause)}
 
 
 def since_approval(call: RouteCall, review: Review) -> dict[str, Any]:

@@ -7,6 +7,7 @@ policy forbids on the branches of a review is not offered; every form asks the g
 from collections.abc import Callable
 from typing import Any
 
+from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.graph.review_records import OPEN, STATES, Review
 from omnigraph.server.call import Answer, RouteCall
@@ -41,11 +42,11 @@ def _reviews_page(
     call: RouteCall, draft: dict[str, str], problem: str | None = None, status: int = 200
 ) -> Answer:
     state = call.one("state") or OPEN
-    after = call.one("page_token")
-    listed = call.graph.reviews.list(state=None if state == _ALL else state)
-    rest = [each for each in listed if after is None or each.id < after]
-    shown = rest[:_REVIEWS]
-    token = shown[-1].id if len(rest) > _REVIEWS else None
+    listed = call.graph.reviews.list(
+        state=None if state == _ALL else state, limit=_REVIEWS + 1, before=call.one("page_token")
+    )
+    shown = listed[:_REVIEWS]
+    token = shown[-1].id if len(listed) > _REVIEWS else None
     return page(
         call,
         "reviews.html",
@@ -190,7 +191,7 @@ def merge_reviewed(call: RouteCall) -> Answer:
             actor=call.actor,
             message=form.get("message") or None,
             delete_source=form.get("delete") == "on",
-            by=form.get("by") or "entity",
+            by=as_given(form.get("by") or "entity"),
             resolve=form_answers(call, shown.target, form),
             if_source=required(form, "source_commit", "the commit that is merged"),
             if_target=required(form, "target_commit", "the commit that it is merged into"),

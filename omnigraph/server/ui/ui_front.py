@@ -25,6 +25,7 @@ from omnigraph.server.status import ErrorAnswer
 from omnigraph.server.ui.ui_forms import form_fields
 from omnigraph.server.ui.ui_render import html, link, moved, static_file
 from omnigraph.server.ui.ui_session import UiSessions
+from omnigraph.server.upkeep_schedule import parse_schedule
 from omnigraph.storage.names import MAIN
 
 _HOME = "/ui/"
@@ -56,6 +57,7 @@ class ServerPages:
         self.sessions = UiSessions(settings, gate)
         self.gate = gate
         self.graphs = graphs
+        self.upkeep = parse_schedule(settings.upkeep)
 
     def actor(self, endpoint: ApiEndpoint, headers: RequestHeaders) -> str | None:
         """Who asks for a page, or 401; nobody is asked at the door."""
@@ -93,6 +95,7 @@ class ServerPages:
             headers,
             limits=limits,
             facts=facts,
+            stored=self.graphs.stored(graph_id),
             require=partial(self.gate.require, graph_id, actor),
             visit=self.visit(headers, graph_id, actor),
         )
@@ -200,7 +203,14 @@ def graphs(call: RouteCall) -> Answer:
 
 def sign_in_form(call: RouteCall) -> Answer:
     """Where a token is typed in."""
-    return html("sign_in.html", _values(call, next=_next(call.one("next")), failed=False))
+    return _sign_in_page(call, _next(call.one("next")), failed=False)
+
+
+def _sign_in_page(call: RouteCall, target: str, *, failed: bool) -> Answer:
+    trust = _front(call).gate.trust
+    issuers = [] if trust is None else sorted(trust.issuers)
+    values = _values(call, next=target, failed=failed, issuers=issuers)
+    return html("sign_in.html", values, 401 if failed else 200)
 
 
 def sign_in(call: RouteCall) -> Answer:
@@ -210,7 +220,7 @@ def sign_in(call: RouteCall) -> Answer:
     try:
         actor, cookie = _front(call).sessions.sign_in(form.get("token", "").strip())
     except HttpRefusal:
-        return html("sign_in.html", _values(call, next=target, failed=True), 401)
+        return _sign_in_page(call, target, failed=True)
     call.facts.update(actor=actor)
     return moved(target, cookie)
 

@@ -2,8 +2,9 @@
 
 Invariant: a cookie holds no token. Its signature binds the actor, the time and the digest of the
 token that was typed in, under a secret that a server makes at its start, so nobody can make one
-from a tokens file, and a token that is taken away ends its sessions. A write needs the page's own
-origin and a token that is bound to the browser and the actor.
+from a tokens file, and a token that is taken away ends its sessions. For a token of an issuer it
+binds the issuer's key instead, and the session ends no later than the token. A write needs the
+page's own origin and a token that is bound to the browser and the actor.
 """
 
 import base64
@@ -53,11 +54,19 @@ class UiSessions:
 
     def sign_in(self, token: str) -> tuple[str, str]:
         """The actor of a token and the cookie that signs it in, or 401."""
-        actor = self._tokens.actor(f"Bearer {token}")
-        until = int(time.time()) + _HOURS * 3600
+        now = int(time.time())
+        until = now + _HOURS * 3600
+        actor, proof = self._tokens.actor_of(token), digest_of(token)
+        if actor is None:
+            trust = self._gate.trust
+            issued = None if trust is None else trust.session(token)
+            if issued is None or issued.until <= now:
+                raise HttpRefusal(401, "invalid bearer token")
+            actor, proof = issued.actor, issued.signer
+            until = min(until, issued.until)
         name = base64.urlsafe_b64encode(actor.encode()).decode()
-        value = f"{name}.{until}.{self._signature(actor, until, digest_of(token))}"
-        return actor, f"{SESSION}={value}; Max-Age={_HOURS * 3600}{self._flags}"
+        value = f"{name}.{until}.{self._signature(actor, until, proof)}"
+        return actor, f"{SESSION}={value}; Max-Age={until - now}{self._flags}"
 
     def sign_out(self) -> str:
         """The cookie that ends a session."""
@@ -74,13 +83,15 @@ class UiSessions:
             return None
         given = signature.encode("utf-8", "surrogateescape")
         is_signed = False
-        for digest in self._tokens.digests_of(actor):
-            expected = self._signature(actor, int(until), digest).encode()
+        trust = self._gate.trust
+        proofs = (*self._tokens.digests_of(actor), *(trust.signers if trust else ()))
+        for proof in proofs:
+            expected = self._signature(actor, int(until), proof).encode()
             is_signed |= hmac.compare_digest(given, expected)
         return actor if is_signed and int(until) > time.time() else None
 
-    def _signature(self, actor: str, until: int, digest: str) -> str:
-        return self._mac("session", actor, str(until), digest)
+    def _signature(self, actor: str, until: int, proof: str) -> str:
+        return self._mac("session", actor, str(until), proof)
 
     def _mac(self, *parts: str) -> str:
         text = "\n".join(parts).encode("utf-8", "surrogateescape")

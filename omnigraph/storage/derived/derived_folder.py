@@ -15,7 +15,6 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph import user_cache
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile, write_file
 from omnigraph.storage.derived.remote_copies import RemoteCopies
 from omnigraph.storage.failpoints import hit

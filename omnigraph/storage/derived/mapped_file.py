@@ -17,7 +17,6 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +24,7 @@ import numpy as np
 import orjson
 
 from omnigraph import number_arrays
+from omnigraph.light_dataclass import dataclass
 
 MAGIC = b"OGDERIVD"
 FORMAT = 1

@@ -28,6 +28,8 @@ _LENGTH = struct.Struct("<I")
 _BASE_PATHS = 18  # the field of a manifest
 _SECTOR = 512
 _PATH = 4  # the field of a base path
+_TRANSACTION = 23  # the field of a manifest: where its transaction lies
+_CLONE, _CLONED_PATH = 113, 4  # the fields of a transaction and of a clone
 
 
 def rebased(data: bytes, location: str, root: Root) -> bytes:
@@ -42,6 +44,44 @@ def rebased(data: bytes, location: str, root: Root) -> bytes:
     body = encoded(changed)
     footer = data[-_FOOTER.size :]
     return data[:start] + _LENGTH.pack(len(body)) + body + footer
+
+
+def cloned(data: bytes, location: str, root: Root) -> bytes:
+    """The first version of a branch as it would have been made below another root: its base paths,
+    and what its transaction says it is a clone of. That lies right before the manifest."""
+    data = rebased(data, location, root)
+    start, message = _manifest(data)
+    at = next((value for number, value in message if number == _TRANSACTION), None)
+    if not isinstance(at, int):
+        raise _strange("it has no transaction")
+    (length,) = _LENGTH.unpack_from(data, at)
+    body = data[at + _LENGTH.size : start]
+    if len(body) != length:
+        raise _strange("its transaction does not end where the manifest begins")
+    told = encoded(
+        [
+            (number, encoded(_clone(value, location, root)) if number == _CLONE else value)
+            for number, value in decoded(body)
+        ]
+    )
+    begins = at + _LENGTH.size + len(told)
+    _, major, minor, magic = _FOOTER.unpack(data[-_FOOTER.size :])
+    footer = _FOOTER.pack(begins, major, minor, magic)
+    return data[:at] + _LENGTH.pack(len(told)) + told + data[start : -_FOOTER.size] + footer
+
+
+def _clone(value: int | bytes, location: str, root: Root) -> Message:
+    if not isinstance(value, bytes):
+        raise _strange("its clone is a number")
+    return [
+        (number, _moved(part, location, root) if number == _CLONED_PATH else part)
+        for number, part in decoded(value)
+    ]
+
+
+def version_file(version: int) -> str:
+    """The name of a version's file: numbers count down, so that the newest is listed first."""
+    return f"{2**64 - 1 - version:020d}.manifest"
 
 
 def is_whole(data: bytes) -> bool:

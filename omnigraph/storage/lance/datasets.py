@@ -20,8 +20,9 @@ from lance.lance import _Session as Session
 
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
-from omnigraph.storage.lance.base_paths import Homes, is_whole
+from omnigraph.storage.lance.base_paths import Homes, is_whole, version_file
 from omnigraph.storage.lance.refs import BRANCH_REFS, Ref, listed_ref, read_ref, read_refs
+from omnigraph.storage.lance.strict_commit import StrictCommits
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.records import DATASET, TablePin
@@ -40,6 +41,10 @@ class CommitRaced(Exception):
     """Commit conflict: another commit came first. Nothing of this one is durable."""
 
 
+class VersionTaken(CommitRaced):
+    """The commit that a compare-and-swap refused: the table's head had moved before."""
+
+
 class Datasets:
     """The datasets below one graph's root. Safe to share between threads."""
 
@@ -50,10 +55,17 @@ class Datasets:
         self._stats = stats
         self._session = Session()
         self._homes = Homes(where)
+        self.strict = StrictCommits(where, objects, self._session)
         self.is_wary = False
         """Whether the newest versions may be torn: the machine was restarted, and nothing was
         opened for writing since."""
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
+        self._refs: Lru[tuple[str, str], Ref] = Lru(_HANDLES_MAX)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether every call goes to an object store, where each takes its time."""
+        return not self._where.is_local
 
     # Opening
 
@@ -119,10 +131,12 @@ class Datasets:
     def forget(self, location: str) -> None:
         """Forget the handles of one dataset."""
         self._handles.discard(lambda key: key[0] == location)
+        self._refs.discard(lambda key: key[0] == location)
 
     def close(self) -> None:
         """Forget every handle."""
         self._handles.clear()
+        self._refs.clear()
 
     # Versions
 
@@ -170,10 +184,19 @@ class Datasets:
         with self.lance_call("create", location):
             return lance.LanceDataset.commit(uri, staged, max_retries=0, enable_stable_row_ids=True)
 
-    def commit(self, handle: Handle, transaction: Transaction) -> Handle:
-        """Commit through exactly the handle it was staged on, without a retry by Lance."""
+    def commit(
+        self, handle: Handle, transaction: Transaction, *, seen_at: float | None = None
+    ) -> Handle:
+        """Commit through exactly the handle it was staged on, without a retry by Lance. `seen_at`
+        is the moment at which the version of the handle was seen to be the head."""
         with self.lance_call("commit", handle.uri):
-            return lance.LanceDataset.commit(handle, transaction, max_retries=0)
+            base = self.strict.base(handle) if self.strict.serves(transaction, seen_at) else None
+            if base is None:
+                return lance.LanceDataset.commit(handle, transaction, max_retries=0)
+            made = self.strict.commit(handle, base, transaction)
+        if made is None:
+            raise VersionTaken(f"{handle.uri} has a version after {handle.version}")
+        return made
 
     # Branches
 
@@ -186,6 +209,21 @@ class Datasets:
             # Lance lists names and then reads each; one that was deleted in between fails it.
             return read_refs(self.objects, location)
         return {name: listed_ref(facts) for name, facts in listed.items()}
+
+    def fork_ref(self, location: str, branch: str, fork: str) -> Ref | None:
+        """The same of one incarnation of a branch, whose ref never changes: on an object store it
+        is read once."""
+        known = self._refs.get((location, branch))
+        if known is not None and known.identity == fork:
+            return known
+        ref = self.ref(location, branch)
+        if ref is not None and self.is_remote:
+            self.learn_ref(location, branch, ref)
+        return ref
+
+    def learn_ref(self, location: str, branch: str, ref: Ref) -> None:
+        """Remember a ref that this process wrote or read."""
+        self._refs.put((location, branch), ref)
 
     def ref(self, location: str, branch: str) -> Ref | None:
         """One Lance branch, by one small read: listing would read them all."""
@@ -277,11 +315,6 @@ def _newest_whole(objects: Objects, folder: str) -> int | None:
 def dataset_folder(location: str, branch: str | None) -> str:
     """Where the files of a dataset, or of its branch, lie below the root."""
     return location if branch is None else f"{location}/tree/{encode(branch)}"
-
-
-def version_file(version: int) -> str:
-    """The name of a version's file: numbers count down, so that the newest is listed first."""
-    return f"{2**64 - 1 - version:020d}.manifest"
 
 
 # Only the last folders of a path tell: a graph may lie below a folder called `data` too.

@@ -8,13 +8,14 @@ An id that is listed may still be equal: rows are written again without being ch
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets
@@ -184,7 +185,7 @@ class Deltas:
         chain = [_Point(pin.branch, pin.fork, pin.version)]
         branch = pin.branch
         while branch is not None:
-            ref = self._datasets.ref(pin.location, branch)
+            ref = self._datasets.fork_ref(pin.location, branch, chain[-1].fork)
             if ref is None or ref.identity != chain[-1].fork:
                 raise NotFound("data of branch", branch, "the branch was deleted")
             branch = None if ref.parent_branch is None else decode(ref.parent_branch)

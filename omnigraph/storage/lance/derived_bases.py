@@ -7,7 +7,7 @@ base is used while the rows since are fewer than a tenth of its own; then it is 
 
 import hashlib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph import number_arrays
 from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.derived.column_file import ColumnFile, column_kind
 from omnigraph.storage.derived.derived_folder import (

@@ -19,7 +19,6 @@ whether a row was deleted.
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 from lance.fragment import DataFile, FragmentMetadata, LanceFragment, RowIdMeta, RowIdSequence
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID, addresses_in
 from omnigraph.storage.lance.datasets import Handle

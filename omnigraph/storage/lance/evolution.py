@@ -9,12 +9,13 @@ the table's columns or data files know, so it reads as null until it is written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
 from lance.schema import LanceSchema
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.protobuf import Message, decoded, encoded
 

@@ -17,17 +17,19 @@ write that was undone never is.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 from lance.fragment import LanceFragment
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import addresses_in
 from omnigraph.storage.lance.datasets import Handle, files_of
 from omnigraph.storage.lance.id_hashing import Hashes, hashes_of
+from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.records import TablePin
 
 ROWS_MAX = 10_000_000  # kept in all, about 40 bytes each
@@ -217,7 +219,7 @@ class IdIndex:
             if known is None or known.version != base.version:
                 return
             # No restore came in between, so a fragment id still names the same fragment.
-            fragments = {fragment.fragment_id: fragment for fragment in handle.get_fragments()}
+            fragments = {fragment.fragment_id: fragment for fragment in known_fragments(handle)}
             new = [fragment for number, fragment in fragments.items() if number not in known.seen]
             written = _addresses(new) if ordered and now.version == base.version + 1 else None
             if len(ids):
@@ -240,7 +242,7 @@ class IdIndex:
             return None  # an older version may have rows that were gone when this was read
         if known is not None and known.version == pin.version and known.answers(exact=exact):
             return known
-        fragments = {files_of(fragment): fragment for fragment in handle.get_fragments()}
+        fragments = {files_of(fragment): fragment for fragment in known_fragments(handle)}
         if known is not None and known.version != pin.version:
             # Rows of a fragment that is gone moved, or came back to where they were before.
             known.exact = known.exact and fragments.keys() >= set(known.seen.values())

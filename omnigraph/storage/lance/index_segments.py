@@ -155,6 +155,8 @@ def inherited(handle: Handle) -> frozenset[int]:
     They must not be rewritten here: Lance writes the index that follows them into this branch and
     keeps looking for it in the other.
     """
+    if not handle.base_paths():
+        return frozenset()
     segments = (segment for index in handle.describe_indices() for segment in index.segments)
     return frozenset(n for s in segments if s.base_id is not None for n in s.fragment_ids)
 

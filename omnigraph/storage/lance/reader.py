@@ -5,7 +5,6 @@ it. What `arriving` raises when it is called with the bytes of a batch ends the 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import (
@@ -29,6 +29,7 @@ from omnigraph.storage.lance.columns import (
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.id_index import IdIndex
 from omnigraph.storage.lance.index_segments import IndexFacts, IndexLag
+from omnigraph.storage.lance.recent_rows import RecentRows
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.records import TablePin
@@ -62,6 +63,7 @@ class TableReader:
     _datasets: Datasets
     _id_index: IdIndex
     _row_cache: RowCache
+    recent_rows: RecentRows
     _arriving: Arriving = uncounted
     finder: RowFinder | None = None
 

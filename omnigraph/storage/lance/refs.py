@@ -5,18 +5,19 @@ Invariant: a branch that was deleted and made again under its name has another i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NewType
 
 import orjson
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects
 
 ForkId = NewType("ForkId", str)
 
-BRANCH_REFS, TAG_REFS = "_refs/branches", "_refs/tags"
+REFS = "_refs"
+BRANCH_REFS, TAG_REFS = f"{REFS}/branches", f"{REFS}/tags"
 """The folders of a dataset's refs, below its own."""
 
 _SEGMENT_MAX = 240
@@ -95,9 +96,12 @@ def _folder(location: str) -> str:
 
 def _read(objects: Objects, path: str) -> Ref | None:
     file = objects.get(path)
-    if file is None:
-        return None
-    facts = orjson.loads(file.data)
+    return None if file is None else decoded_ref(file.data)
+
+
+def decoded_ref(data: bytes) -> Ref:
+    """A branch as its file describes it."""
+    facts = orjson.loads(data)
     return Ref(
         facts["parentBranch"],
         int(facts["parentVersion"]),

@@ -18,6 +18,7 @@ from omnigraph import number_arrays
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID, fragment_ids
 from omnigraph.storage.lance.datasets import Handle, files_of
+from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.records import TablePin
 
 _VERSIONS_MAX = 8
@@ -95,4 +96,4 @@ def _same_fragments(
 
 def fragments_of(handle: Handle) -> dict[int, tuple[str, ...]]:
     """The fragments of a version by their ids, each with its files."""
-    return {fragment.fragment_id: files_of(fragment) for fragment in handle.get_fragments()}
+    return {fragment.fragment_id: files_of(fragment) for fragment in known_fragments(handle)}

@@ -22,6 +22,7 @@ from lance.fragment import RowIdSequence
 
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.protobuf import Message, decoded, encoded
+from omnigraph.storage.lance.strict_commit import known_handle
 
 EXACT_VERSIONS = 128
 ROWS_REWRITTEN = 1_024
@@ -95,7 +96,7 @@ def is_exact(low: Handle, high: Handle) -> bool:
 def next_row_id(handle: Handle) -> int:
     """The lowest row id that a version has not given to a row. Every row that a later version of
     the same branch has below it was there before."""
-    message = decoded(handle._ds.serialized_manifest())
+    message = decoded(known_handle(handle)._ds.serialized_manifest())
     return next((int(value) for number, value in message if number == _NEXT_ROW_ID), 0)
 
 

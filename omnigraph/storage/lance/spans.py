@@ -10,17 +10,18 @@ that is listed may still be equal: rows are written again without being changed.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.columns import ADDRESS, CREATED, KEY, ROW_ID, UPDATED, updated_after
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.direct_read import DirectReader
 from omnigraph.storage.lance.row_versions import is_exact, next_row_id
 from omnigraph.storage.lance.rowids import rows_by_id
+from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.records import TablePin
 
 BEFORE, AFTER = "before", "after"
@@ -138,8 +139,8 @@ def _is_few(handle: Handle, rows: int) -> bool:
 
 
 def _written(low: Handle, high: Handle, columns: Columns) -> pa.Table:
-    known = {files_of(fragment) for fragment in low.get_fragments()}
-    fresh = [fragment for fragment in high.get_fragments() if files_of(fragment) not in known]
+    known = {files_of(fragment) for fragment in known_fragments(low)}
+    fresh = [fragment for fragment in known_fragments(high) if files_of(fragment) not in known]
     few = _is_few(high, sum(fragment.physical_rows for fragment in fresh))
     stamps = [KEY, ROW_ID, CREATED, UPDATED]
     shared = {*low.schema.names} & {*high.schema.names}
@@ -167,10 +168,15 @@ def _existed(low: Handle, high: Handle, written: pa.Table) -> pa.ChunkedArray:
 
 
 def _gone(low: Handle, high: Handle) -> pa.Array:
-    if low.count_rows() == 0:
+    if low.count_rows() == 0 or _contents(low) <= _contents(high):
         return pa.array([], pa.uint64())
     delta = high.delta(compared_against=int(low.version))
     return delta.get_deleted_row_ids().read_all()[ROW_ID].combine_chunks().cast(pa.uint64())
+
+
+def _contents(handle: Handle) -> set[tuple[tuple[str, ...], str | None]]:
+    """The fragments of a version, each with the file that says which of its rows are gone."""
+    return {(files_of(each), each.deletion_file()) for each in known_fragments(handle)}
 
 
 def _missing(low: Handle, high: Handle) -> pa.Array:

@@ -12,7 +12,7 @@ that handle alone. Files that are never committed are garbage, which cleanup rem
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest, StorageFailed, unpublished
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import ADDRESS, KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets, Handle
@@ -29,6 +30,7 @@ from omnigraph.storage.lance.id_index import IdIndex, IdMatches
 from omnigraph.storage.lance.index_segments import IndexRequest, SegmentPlan
 from omnigraph.storage.lance.parallel import both, together
 from omnigraph.storage.lance.reader import Arriving, RowFinder, TableReader, uncounted
+from omnigraph.storage.lance.recent_rows import RecentRows
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import (
     field_ids,
@@ -36,6 +38,7 @@ from omnigraph.storage.lance.rowids import (
     fragments_without_addresses,
     give_row_ids,
 )
+from omnigraph.storage.lance.strict_commit import writer_of
 from omnigraph.storage.records import NO_ROWS, RowCounts, TablePin
 from omnigraph.types import TableKey
 
@@ -68,6 +71,7 @@ class TableStaging:
     def __init__(self, datasets: Datasets, row_cache: RowCache) -> None:
         self._datasets = datasets
         self._row_cache = row_cache
+        self._recent_rows = RecentRows()
         self.id_index = IdIndex(self._read_ids)
         self.finder: RowFinder | None = None
 
@@ -86,6 +90,7 @@ class TableStaging:
             self._datasets,
             self.id_index,
             self._row_cache,
+            self._recent_rows,
             arriving,
             self.finder,
         )
@@ -96,7 +101,8 @@ class TableStaging:
         """Stage rows to add."""
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("stage_append", pin.table_key):
-            transaction = write_fragments(rows, handle, mode="append", return_transaction=True)
+            fragments = write_fragments(rows, writer_of(handle), mode="append")
+        transaction = Transaction(handle.version, LanceOperation.Append(fragments))
         counts = RowCounts(inserted=rows.num_rows)
         return StagedWrite(pin, handle, transaction, _ids(rows), ordered=True, counts=counts)
 
@@ -113,6 +119,7 @@ class TableStaging:
         table moves on, so a write that is prepared again need not write them again. Rows that
         replace others are given the row ids of those."""
         handle = self._datasets.handle(pin)
+        handle = handle if replacing else writer_of(handle)
         mode = "overwrite" if replacing else "append"
         with self._datasets.lance_call("write_fragments", pin.table_key):
             written = write_fragments(rows, handle, mode=mode, enable_stable_row_ids=True)
@@ -227,7 +234,7 @@ class TableStaging:
         if len(added):
             # New rows get new row ids: keeping them would make the commit search the table.
             (changed, gone), new = both(
-                taken_out, lambda: write_fragments(added, handle, mode="append")
+                taken_out, lambda: write_fragments(added, writer_of(handle), mode="append")
             )
             operation = LanceOperation.Update(
                 removed_fragment_ids=gone,

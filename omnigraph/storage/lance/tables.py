@@ -56,11 +56,14 @@ class Tables(TableStaging):
         self._datasets.forget(location)
         self._datasets.objects.delete_prefix(location)
 
-    def commit_staged(self, staged: StagedWrite, operation: OperationId) -> TablePin:
-        """Advance one table head by exactly one version, marked as this operation's."""
+    def commit_staged(
+        self, staged: StagedWrite, operation: OperationId, *, seen_at: float | None = None
+    ) -> TablePin:
+        """Advance one table head by exactly one version, marked as this operation's. `seen_at` is
+        the moment at which the base was seen to be the head, or to be what is published."""
         transaction = staged.transaction
         transaction.transaction_properties = {OPERATION_PROPERTY: operation}
-        handle = self._datasets.commit(staged.handle, transaction)
+        handle = self._datasets.commit(staged.handle, transaction, seen_at=seen_at)
         folder = self._datasets.folder(staged.base)
         self._datasets.flusher.owe(version_files(folder, transaction, int(handle.version)))
         if handle.version != staged.base.version + 1:
@@ -97,6 +100,15 @@ class Tables(TableStaging):
         pin = replace(base, version=int(handle.version), row_count=int(handle.count_rows()))
         self._datasets.keep(pin, handle)
         return pin
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether every look at a table is a call to an object store."""
+        return self._datasets.is_remote
+
+    def is_strict(self, staged: StagedWrite, seen_at: float) -> bool:
+        """Whether the commit of a staged write fails by itself when the head is not its base."""
+        return self._datasets.strict.serves(staged.transaction, seen_at)
 
     def head(self, pin: TablePin) -> int:
         """The table head on the branch a pin belongs to."""

@@ -18,7 +18,8 @@ from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import StorageFailed
-from omnigraph.storage.lance.datasets import Datasets, Handle, version_file
+from omnigraph.storage.lance.base_paths import version_file
+from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.refs import BRANCH_REFS
 from omnigraph.storage.names import encode
 from omnigraph.storage.records import TablePin

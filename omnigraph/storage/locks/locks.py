@@ -16,16 +16,19 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
 import orjson
 
 from omnigraph.errors import OmnigraphError, StorageFailed
+from omnigraph.light_dataclass import dataclass
+from omnigraph.lru import Lru
 from omnigraph.storage.locks.process_mark import is_dead, own_mark
+from omnigraph.storage.names import BRANCH_MARK, branch_mark
 from omnigraph.storage.objects import Objects, Root, Stored
 from omnigraph.storage.stats import Stats
 
@@ -33,6 +36,7 @@ FOLDER = "__locks"
 LEASE_TERM_S = 10.0
 LOCK_WAIT_S = 60.0
 _DEAD_SHARE = 0.2
+_NEW_MAX = 1_000
 _POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.01
 
 
@@ -59,11 +63,20 @@ class Locks(Protocol):
     def watch(self, names: Iterable[str]) -> None:
         """Look at locks that will be asked for, so that waiting for one waits for all."""
 
+    def is_free(self, name: str) -> bool:
+        """Whether nobody has a lock this moment, by one look."""
+
     def known(self, prefix: str) -> tuple[str, ...]:
         """The names with a beginning that anybody has taken, sorted."""
 
     def discard(self, names: Iterable[str]) -> None:
         """Remove what is kept of locks that the caller holds and nobody will ask for again."""
+
+    def presume_new(self, branch: str) -> None:
+        """A branch is new, so most likely nobody has taken a lock of it yet."""
+
+    def release_all(self, taken: Sequence[Lock]) -> None:
+        """Give up locks that were taken here, the last one first where that costs nothing."""
 
 
 def make_locks(where: Root, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
@@ -107,7 +120,9 @@ def hold(
     comes before a kept lock is taken only if it is free, and else `OutOfOrder`."""
     last = max(kept, default="")
     guard = Guard()
+    taken: list[Lock] = []
     with ExitStack() as stack:
+        stack.callback(locks.release_all, taken)
         ordered = sorted(set(names))
         for index, name in enumerate(ordered):
             lock = kept.get(name)
@@ -125,7 +140,7 @@ def hold(
                         f"waited {wait_s:g} s for the write lock {name}",
                         "another writer still has it",
                     )
-                stack.callback(lock.release)
+                taken.append(lock)
             guard.locks[name] = lock
         yield guard
 
@@ -183,6 +198,12 @@ class FileLocks:
     def watch(self, names: Iterable[str]) -> None:
         """A file lock of a dead holder is free at once."""
 
+    def is_free(self, name: str) -> bool:
+        lock = self.acquire(name, wait_s=0)
+        if lock is not None:
+            lock.release()
+        return lock is not None
+
     def known(self, prefix: str) -> tuple[str, ...]:
         try:
             names = os.listdir(self._folder)
@@ -195,6 +216,13 @@ class FileLocks:
         for name in names:
             with suppress(OSError):
                 os.unlink(self._folder / f"{name}.lock")
+
+    def presume_new(self, branch: str) -> None:
+        """A file lock is opened and made by one call."""
+
+    def release_all(self, taken: Sequence[Lock]) -> None:
+        for lock in reversed(taken):
+            lock.release()
 
     def _open(self, name: str) -> int:
         self._stats.call("lock.acquire")
@@ -241,6 +269,7 @@ class LeaseLocks:
         self._term_s = term_s
         self._free_tags: dict[str, str] = {}
         self._seen: dict[str, tuple[str, float]] = {}  # leases of others: tag, since when
+        self._new: Lru[str, None] = Lru(_NEW_MAX)  # ends of names that nobody seems to have taken
 
     def acquire(self, name: str, *, wait_s: float) -> Lock | None:
         return self._take(name, wait_s=wait_s, until_alive=False)
@@ -254,6 +283,10 @@ class LeaseLocks:
             if stored is not None and _owner(stored.data) is not None:
                 self._ran_out(path, stored)
 
+    def is_free(self, name: str) -> bool:
+        stored = self._objects.get(_path(name))
+        return stored is None or _owner(stored.data) is None
+
     def known(self, prefix: str) -> tuple[str, ...]:
         paths = self._objects.list(FOLDER)
         names = (path.removeprefix(f"{FOLDER}/").removesuffix(".json") for path in paths)
@@ -262,11 +295,30 @@ class LeaseLocks:
     def discard(self, names: Iterable[str]) -> None:
         """A lease that somebody takes this moment cannot be told from a free one by deleting it."""
 
+    def presume_new(self, branch: str) -> None:
+        self._new.put(branch_mark(branch), None)
+
+    def release_all(self, taken: Sequence[Lock]) -> None:
+        """Each is a call, so they are made at once."""
+        if not taken:
+            return
+        others = [threading.Thread(target=lock.release) for lock in taken[1:]]
+        for each in others:
+            each.start()
+        taken[0].release()
+        for each in others:
+            each.join()
+
     def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Lock | None:
         self._stats.call("lock.acquire")
         path, owner = _path(name), uuid.uuid4().hex
         known = self._free_tags.pop(path, None)
         tag = self._objects.put_if_match(path, _lease(owner), known) if known else None
+        mark = name[name.rfind(BRANCH_MARK) :]
+        if tag is None and self._new.get(mark, "") is None:
+            tag = self._objects.put_if_absent(path, _lease(owner))
+            if tag is None:
+                self._new.pop(mark)
         deadline = time.monotonic() + wait_s
         first = ""
         while tag is None:

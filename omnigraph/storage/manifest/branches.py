@@ -7,8 +7,9 @@ of a crash or of a deleted branch, and made again under the table's lock.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from omnigraph.errors import (
     AlreadyExists,
@@ -20,8 +21,10 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.datasets import Datasets
-from omnigraph.storage.lance.refs import Ref
+from omnigraph.storage.lance.datasets import Datasets, dataset_folder
+from omnigraph.storage.lance.parallel import together
+from omnigraph.storage.lance.refs import BRANCH_REFS, Ref
+from omnigraph.storage.lance.remote_forks import forked, refs_beside, remove_forks
 from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
@@ -84,15 +87,20 @@ class Branches:
         name = checked_branch(name)
         self._require_writable()
         with hold(self._locks, [BRANCHES_LOCK]):
-            if self._datasets.ref(LOCATION, name) is not None:
-                raise AlreadyExists("branch", name)
             self._require_no_tag(name)
             state = self._manifest.state(source)
             failpoints.hit("branch.create_before")
-            self._make(LOCATION, name, source=owner_of(source), version=state.version)
-            self._datasets.flusher.barrier()
+            made = None
+            if self._datasets.is_remote and owner_of(source) is None:
+                made = forked(self._datasets, state.handle, LOCATION, name)
+            if made is None:
+                if self._datasets.ref(LOCATION, name) is not None:
+                    raise AlreadyExists("branch", name)
+                self._make(LOCATION, name, source=owner_of(source), version=state.version)
+                self._datasets.flusher.barrier()
             failpoints.hit("branch.create_after")
-            self._manifest.branched(name, state)
+            self._manifest.branched(name, state, made)
+            self._locks.presume_new(name)
         self._stats.event("branch.created", branch=name, source=source)
         return name
 
@@ -123,20 +131,50 @@ class Branches:
         if name == MAIN:
             raise BadRequest("cannot delete branch 'main'")
         self._require_writable()
-        state = self._manifest.state(name)
-        tables = [lock_name(key, name) for key in state.pins]
+        state = self._manifest.known(name) or self._manifest.state(name)
+        while not self._deleted(name, self._writers_locks(state), expected_head):
+            state = self._manifest.state(name)
+        self._stats.event("branch.deleted", branch=name)
+
+    def _deleted(self, name: str, tables: set[str], expected_head: CommitId | None) -> bool:
+        """Remove a branch under these locks of tables; False when its writers need others too."""
         with hold(self._locks, [BRANCHES_LOCK, *tables, publish_lock(name)]):
             state = self._manifest.state(name)
+            if not self._writers_locks(state) <= tables:
+                return False
             state.require({}, expected_head)
             self._require_unused(name)
             failpoints.hit("branch.delete_before")
-            self._datasets.delete_branch(LOCATION, name)
-            failpoints.hit("branch.ref_gone")
-            self._manifest.forget(name)
-            self._drop_forks(name, state)
+            if self._datasets.is_remote:
+                self._delete_remotely(name, state)
+            else:
+                self._datasets.delete_branch(LOCATION, name)
+                failpoints.hit("branch.ref_gone")
+                self._manifest.forget(name)
+                self._drop_forks(name, state.pins.values())
             # Names of transactions never come again: their locks would pile up.
             self._locks.discard([*tables, publish_lock(name)])
-        self._stats.event("branch.deleted", branch=name)
+        return True
+
+    def _writers_locks(self, state: State) -> set[str]:
+        """The locks of tables of which a writer to a branch has one, or the publish lock: who forks
+        a table has that from before its sidecar on. Where a lock costs nothing it is all tables."""
+        own = (k for k, p in state.pins.items() if p.branch == owner_of(state.branch))
+        keys = own if self._datasets.is_remote else state.pins
+        return {lock_name(key, state.branch) for key in keys}
+
+    def _delete_remotely(self, name: str, state: State) -> None:
+        self._datasets.objects.delete(f"{LOCATION}/{BRANCH_REFS}/{encode(name)}.json")
+        failpoints.hit("branch.ref_gone")
+        self._manifest.forget(name)
+        owned = {pin.location: pin for pin in state.pins.values() if pin.branch == name}
+        try:
+            folder = dataset_folder(LOCATION, name)
+            left = remove_forks(self._datasets, list(owned), name, also=[folder])
+        except OmnigraphError as cause:
+            self._stats.event("branch.fork_left", level=logging.WARNING, table="", cause=cause)
+        else:
+            self._drop_forks(name, (owned[location] for location in left))
 
     def _require_no_tag(self, name: str) -> None:
         if self._tag_refs.get(LOCATION, name) is not None:
@@ -144,17 +182,24 @@ class Branches:
 
     def _require_unused(self, name: str) -> None:
         segment = encode(name)
-        for tag, tagged in self._tag_refs.every(LOCATION).items():
+        if self._datasets.is_remote:
+            names, refs = refs_beside(self._datasets, LOCATION, name)
+            read = together([partial(self._tag_refs.get, LOCATION, tag) for tag in names])
+            tags = {tag: ref for tag, ref in zip(names, read, strict=True) if ref is not None}
+        else:
+            tags = self._tag_refs.every(LOCATION)
+            refs = self._datasets.refs(LOCATION)
+        for tag, tagged in tags.items():
             if tagged.branch == segment:
                 raise InUse("branch", name, tag, "tag")
-        for other, ref in self._datasets.refs(LOCATION).items():
+        for other, ref in refs.items():
             if ref.parent_branch == segment:
                 raise InUse("branch", name, decode(other))
 
-    def _drop_forks(self, name: str, state: State) -> None:
+    def _drop_forks(self, name: str, pins: Iterable[TablePin]) -> None:
         """Best effort: a fork that stays is reclaimed by the next write of a branch of that name,
         or by cleanup."""
-        for pin in state.pins.values():
+        for pin in pins:
             try:
                 if pin.branch == name or self._datasets.ref(pin.location, name) is not None:
                     self._datasets.delete_branch(pin.location, name)
@@ -175,7 +220,9 @@ class Branches:
         if owner is None or pin.branch == owner:
             return pin
         failpoints.hit("fork.before")
-        fork = self._adopted(pin, owner) or self._forked(state, pin, kept)
+        # Of two looks for a fork the one without the lock saves taking it, on a disk, for nothing.
+        fork = None if self._datasets.is_remote else self._adopted(pin, owner)
+        fork = fork or self._forked(state, pin, kept)
         failpoints.hit("fork.after")
         self._stats.event("branch.forked", table=table_key, branch=owner, version=pin.version)
         return fork
@@ -196,6 +243,12 @@ class Branches:
         is half-way through making one."""
         owner = state.branch
         with hold(self._locks, [lock_name(pin.table_key, owner)], kept=kept):
+            if self._datasets.is_remote and pin.branch is None:
+                made = forked(self._datasets, self._datasets.handle(pin), pin.location, owner)
+                if made is not None:
+                    own = replace(pin, branch=owner, fork=made[1].identity)
+                    self._datasets.keep(own, made[0])
+                    return own
             now = self._manifest.state(owner).pins.get(pin.table_key)
             if now is None or now.version != pin.version:
                 raise VersionMismatch(pin.table_key, pin.version, 0 if now is None else now.version)

@@ -8,12 +8,13 @@ from, so of two that change it at once one decides again; a reader sees a whole 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 
 from omnigraph.errors import AlreadyExists, BadRequest, NotFound, StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.manifest.branches import RETENTION_LOCK
 from omnigraph.storage.names import encode, lock_name

@@ -5,15 +5,16 @@ Invariant: there is no second store of commits. The DAG in memory is a projectio
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
 from omnigraph.errors import NotFound, Reclaimed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.datasets import Datasets, files_of
 from omnigraph.storage.lance.refs import ForkId
+from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.manifest.lost_commits import LostCommits
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Fragment, Queries
@@ -32,6 +33,11 @@ T = TypeVar("T")
 _SNAPSHOTS_MAX = 1_024
 _FRAGMENTS_MAX = 4_096
 _WINDOW_VERSIONS = 64  # of the first read of a walk along a line
+_LINES_MAX = 16
+
+
+_LineKey = tuple[str, ForkId | None, int, str, int]
+"""Branch, its identity, manifest version of its head, table, end of the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class History:
         self._lineages: dict[str, _Lineage] = {}
         self._snapshots: Lru[CommitId, Snapshot] = Lru(_SNAPSHOTS_MAX)
         self._by_files: dict[tuple[str, ...], dict[CommitId, Commit]] = {}
+        self._lines: Lru[_LineKey, TableLine] = Lru(_LINES_MAX)
         self._turn = Lock()
 
     def list(
@@ -81,16 +88,17 @@ class History:
         commits = self._queries.commits_of_versions(state, last)
         return _listed(commits, _age, None, limit) if len(commits) >= limit else None
 
-    def dag(self, branch: str) -> dict[CommitId, Commit]:
-        """Every commit a branch can reach, by id."""
-        state = self._manifest.state(branch)
+    def dag(self, branch: str, *, recent: bool = False) -> dict[CommitId, Commit]:
+        """Every commit a branch can reach, by id; with `recent` as this process saw the branch a
+        moment ago."""
+        state = self._manifest.recent(branch) if recent else self._manifest.state(branch)
         known = self._lineages.get(branch)
         if known is not None and known.identity != state.identity:
             known = None
         if known is not None and known.version == state.version:
             return known.commits
         seen = frozenset() if known is None else known.seen
-        fresh = [f for f in state.handle.get_fragments() if f.fragment_id not in seen]
+        fresh = [f for f in known_fragments(state.handle) if f.fragment_id not in seen]
         commits = dict(known.commits if known else {})
         for read in self._read(state, fresh):
             commits.update(read)
@@ -98,6 +106,12 @@ class History:
         with self._turn:
             self._lineages[branch] = lineage
         return commits
+
+    def learn(self, state: State, commit: Commit) -> None:
+        """Note the commit that this process published last, which the newest fragment holds."""
+        newest = max(known_fragments(state.handle), key=lambda each: int(each.fragment_id))
+        with self._turn:
+            self._by_files[files_of(newest)] = {commit.id: commit}
 
     def _read(
         self, state: State, fragments: Sequence[Fragment]
@@ -129,6 +143,8 @@ class History:
         """The branch that a commit was written on, unless it is gone this moment."""
         branch = commit.branch or MAIN
         try:
+            if self._datasets.is_remote:
+                return branch, self._manifest.recent(branch).identity or ""
             return branch, self._manifest.identity(branch) or ""
         except NotFound:
             return None
@@ -175,8 +191,15 @@ class History:
             yield commit
 
     def table_line(self, branch: str, location: str, end: int) -> TableLine:
-        """The versions of one table that a branch showed before a manifest version."""
-        return TableLine(self._queries, self._manifest.state(branch), location, end)
+        """The versions of one table that a branch showed before a manifest version; what was read
+        of them is kept until the branch moves."""
+        state = self._manifest.state(branch)
+        key = branch, state.identity, state.version, location, end
+        line = self._lines.get(key)
+        if line is None:
+            line = TableLine(self._queries, state, location, end)
+            self._lines.put(key, line)
+        return line
 
     def everything(self) -> dict[CommitId, Commit]:
         """The commits of every live branch."""
@@ -192,8 +215,14 @@ class History:
                     raise
 
     def find(self, branch: str, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
-        """Those of the commits that a branch has."""
-        return self._queries.find(self._manifest.state(branch), ids)
+        """Those of the commits that a branch has; looked up in memory where its history is."""
+        state, listed = self._manifest.state(branch), list(dict.fromkeys(ids))
+        known = self._lineages.get(branch)
+        if known is not None and known.identity == state.identity:
+            commits = [known.commits[each] for each in listed if each in known.commits]
+            if len(commits) == len(listed) or known.version == state.version:
+                return tuple(commits)
+        return self._queries.find(state, listed)
 
     def snapshot(self, commit_id: str) -> Snapshot:
         """What a read at a past commit sees."""
@@ -226,6 +255,7 @@ class History:
             self._lineages.clear()
             self._by_files.clear()
             self._snapshots.clear()
+            self._lines.clear()
 
     def branches(self) -> tuple[str, ...]:
         """Every branch that has commits of its own, main first."""

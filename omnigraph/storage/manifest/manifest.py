@@ -6,17 +6,19 @@ state and spare the first look; its publisher builds on that second look.
 """
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.lru import Lru
 from omnigraph.storage import stamp
 from omnigraph.storage.lance.datasets import Datasets, Handle, has_version
-from omnigraph.storage.lance.refs import ForkId
+from omnigraph.storage.lance.parallel import both
+from omnigraph.storage.lance.refs import ForkId, Ref
+from omnigraph.storage.lance.strict_commit import now_s
 from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.manifest.state import LOCATION, State, read_state
@@ -35,11 +37,6 @@ RECENT_S = 5.0
 _PAST_MAX = 16
 
 
-def now_s() -> float:
-    """A clock that only counts up, also while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
 def _is_ulid(name: str) -> bool:
     return len(name) == 26 and name.isascii() and name.isalnum() and name.isupper()
 
@@ -56,6 +53,7 @@ class Manifest:
         self._copies = copies
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
+        self._own: dict[str, State] = {}  # what this process published last, or branched
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
         self._snapshots: dict[str, tuple[State, Snapshot]] = {}
         self._past: Lru[str, State] = Lru(_PAST_MAX)
@@ -65,13 +63,11 @@ class Manifest:
 
     def state(self, branch: str, *, own: bool = False) -> State:
         """The branch as it is now. What is new is this process's `own` work, or that of others."""
-        identity = self.identity(branch)
         known = self._states.get(branch)
+        identity, version = self._looked_at(branch, known)
         if known is not None and known.identity != identity:
-            known = None
-        version = None
+            known = version = None
         if known is not None:
-            version = self._datasets.latest_version(LOCATION, owner_of(branch), known.version)
             if version == known.version and self._counts(branch):
                 self._looked[branch] = now_s()
                 return known
@@ -88,6 +84,19 @@ class Manifest:
             self._contested[branch] = now_s()
         return state
 
+    def _looked_at(self, branch: str, known: State | None) -> tuple[ForkId | None, int | None]:
+        """The incarnation of a branch, and its version where one is known to count from."""
+        if known is None:
+            return self.identity(branch), None
+        looks = (
+            partial(self.identity, branch),
+            partial(self._datasets.latest_version, LOCATION, owner_of(branch), known.version),
+        )
+        if branch != MAIN and self._datasets.is_remote:
+            return both(*looks)
+        identity = looks[0]()
+        return identity, looks[1]() if known.identity == identity else None
+
     def _counts(self, branch: str) -> bool:
         """Whether versions of a branch can still be counted up from the one this process knows: a
         version it has not seen is there for `RECLAIM_AGE_S` at least."""
@@ -103,17 +112,34 @@ class Manifest:
             return self.state(branch)
         return known
 
+    def seen_at(self, state: State) -> float | None:
+        """When a state was last seen to be the newest of its branch, if it is the one known."""
+        is_known = self._states.get(state.branch) is state
+        return self._looked.get(state.branch) if is_known else None
+
+    def is_alone(self, branch: str) -> bool:
+        """Whether nobody else seems to publish on a branch: what this process published there is
+        still the newest that it knows of."""
+        contested = self._contested.get(branch, -math.inf)
+        own = self._own.get(branch)
+        return (
+            own is not None and own is self._states.get(branch) and now_s() - contested > RECENT_S
+        )
+
     def known(self, branch: str) -> State | None:
         """The branch as this process last saw it, without a look."""
         return self._states.get(branch)
 
-    def branched(self, branch: str, source: State) -> None:
-        """A branch was created at a state of another, and shows what that shows."""
+    def branched(self, branch: str, source: State, made: tuple[Handle, Ref] | None = None) -> None:
+        """A branch was created at a state of another, and shows what that shows. `made` is what its
+        creator knows of it."""
         self.forget(branch)
-        handle = self._datasets.open(LOCATION, branch, source.version)
-        identity = self.identity(branch)
-        self._remember(replace(source, branch=branch, identity=identity, handle=handle))
-        self._looked[branch] = now_s()
+        if made is None:
+            handle = self._datasets.open(LOCATION, branch, source.version)
+            identity = self.identity(branch)
+        else:
+            handle, identity = made[0], made[1].identity
+        self.published(replace(source, branch=branch, identity=identity, handle=handle))
 
     def _remember(self, state: State) -> None:
         """Keep the newest state of a branch; threads that read at once may finish in any order."""
@@ -216,6 +242,7 @@ class Manifest:
     def published(self, state: State) -> None:
         """Remember a state that this process just published."""
         self._looked[state.branch] = now_s()
+        self._own[state.branch] = state
         self._remember(state)
 
     def close(self) -> None:
@@ -223,6 +250,7 @@ class Manifest:
         with self._turn:
             self._states.clear()
             self._looked.clear()
+            self._own.clear()
             self._contested.clear()
             self._snapshots.clear()
             self._past.clear()
@@ -232,6 +260,7 @@ class Manifest:
         with self._turn:
             self._states.pop(branch, None)
             self._looked.pop(branch, None)
+            self._own.pop(branch, None)
             self._contested.pop(branch, None)
             self._snapshots.pop(branch, None)
             self._past.pop(branch)

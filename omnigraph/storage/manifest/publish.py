@@ -8,15 +8,18 @@ advance surfaces as `VersionMismatch` and is never rebased through.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints, stamp
 from omnigraph.storage.flushing import durability_metadata
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle, dataset_folder
+from omnigraph.storage.lance.parallel import both
+from omnigraph.storage.lance.strict_commit import known_fragments, writer_of
 from omnigraph.storage.lance.written_files import (
     fork_files,
     staged_files,
@@ -85,6 +88,11 @@ class Publisher:
         self._locks = locks
         self._stats = stats
 
+    def may_spare_lock(self, branch: str) -> bool:
+        """Whether the lock costs calls and this process seems to publish alone. It must be free
+        too: whoever keeps it would lose to a publisher that does not ask."""
+        return self._datasets.is_remote and self._manifest.is_alone(branch)
+
     def publish(
         self,
         branch: str,
@@ -93,21 +101,38 @@ class Publisher:
         expected_table_versions: Mapping[TableKey, int],
         expected_head: CommitId | None = None,
         kept: Kept = NONE_KEPT,
+        unlocked: bool = False,
     ) -> Commit:
         """Make a change visible as one commit, or raise with nothing of it visible. `kept` are the
-        locks that the caller holds already."""
+        locks that the caller holds already; `unlocked` says that the publish lock was free a moment
+        ago, so that it may be spared."""
 
         def require(state: State) -> None:
             state.require(expected_table_versions, expected_head)
 
-        with hold(self._locks, [publish_lock(branch)], kept=kept):
-            return self._publish(branch, change, require)
+        lock = publish_lock(branch)
+        raced = False
+        if unlocked and lock not in kept and self.may_spare_lock(branch):
+            # The lock spares publishers the loss of a race and no more; there seems to be none.
+            state = self._manifest.recent(branch)
+            require(state)
+            try:
+                return self._publish_once(state, change)
+            except CommitRaced:
+                raced = True
+        with hold(self._locks, [lock], kept=kept):
+            return self._publish(branch, change, require, raced=raced)
 
     def _publish(
-        self, branch: str, change: ManifestChange, require: Callable[[State], None]
+        self,
+        branch: str,
+        change: ManifestChange,
+        require: Callable[[State], None],
+        *,
+        raced: bool = False,
     ) -> Commit:
         def attempt(losses: int) -> Commit:
-            if not losses:
+            if not losses and not raced:
                 state = self._manifest.recent(branch)
             else:
                 self._stats.event("phase_c.raced", branch=branch, commit=change.commit_id)
@@ -145,7 +170,8 @@ class Publisher:
         owner = owner_of(state.branch)
         folder = dataset_folder(LOCATION, owner)
         self._datasets.flusher.barrier(self._owed(state, folder, transaction))
-        handle = self._datasets.commit(state.handle, transaction)
+        seen_at = self._manifest.seen_at(state)
+        handle = self._datasets.commit(state.handle, transaction, seen_at=seen_at)
         version = int(handle.version)
         self._datasets.flusher.owe(version_files(folder, transaction, version))
         self._datasets.flusher.flushed_head(folder, version_path(folder, version))
@@ -178,17 +204,35 @@ class Publisher:
         rows += (tombstone_row(stone, version) for stone in change.tombstones)
         rows.append(commit_row(commit))
         with self._datasets.lance_call("stage_publish", state.branch):
-            fragments = write_fragments(manifest_batch(rows), state.handle, mode="append")
             address = state.heads[state.head_row].address
-            return Transaction(
-                state.version, _replacing(state.handle, address, state.head_row, fragments)
+            batch, writer = manifest_batch(rows), writer_of(state.handle)
+            if self._datasets.is_remote:
+                left, fragments = both(
+                    lambda: self._without_head(state, address),
+                    lambda: write_fragments(batch, writer, mode="append"),
+                )
+            else:
+                fragments = write_fragments(batch, writer, mode="append")
+                left = self._without_head(state, address)
+            return Transaction(state.version, _replacing(address, left, fragments))
+
+    def _without_head(self, state: State, address: int) -> FragmentMetadata | None:
+        """The fragment of a branch's head row without that row; None if it was the last one."""
+        removed = self._datasets.strict.without_row(state.handle, address)
+        if removed is None:
+            removed = _without_row(state.handle, address, state.head_row)
+        left, deleted_before = removed
+        if left is not None and left.num_deletions == deleted_before:
+            raise StorageFailed(
+                "staged a publish", f"{state.head_row} is not where the manifest showed it"
             )
+        return left
 
     def _advance(self, state: State, handle: Handle, change: ManifestChange) -> None:
         """Remember what was just published without reading it back."""
         if handle.version != state.version + 1:
             return  # rebased over a fold: the next look reads it
-        ids = frozenset(fragment.fragment_id for fragment in handle.get_fragments())
+        ids = frozenset(fragment.fragment_id for fragment in known_fragments(handle))
         new = max(ids)
         heads = {row: head for row, head in state.heads.items() if row != state.head_row}
         own = head_id(state.branch)
@@ -236,23 +280,23 @@ def create(
     datasets.create_named_last(LOCATION, batch.replace_schema_metadata(metadata))
 
 
+def _without_row(handle: Handle, address: int, head: str) -> tuple[FragmentMetadata | None, int]:
+    """A fragment without one of its rows, and how many were deleted before."""
+    fragment = handle.get_fragment(address >> 32)
+    if fragment is None:
+        raise StorageFailed("staged a publish", f"the fragment of {head} is gone")
+    return fragment.delete_rows([address & 0xFFFFFFFF]), int(fragment.num_deletions)
+
+
 def _replacing(
-    handle: Handle, address: int, head: str, fragments: list[FragmentMetadata]
+    address: int, left: FragmentMetadata | None, fragments: list[FragmentMetadata]
 ) -> LanceOperation.BaseOperation:
     """The update that swaps the head row for the new rows. It must touch the old row's fragment:
     that is what the compare-and-swap collides on."""
-    fragment_id = address >> 32
-    fragment = handle.get_fragment(fragment_id)
-    if fragment is None:
-        raise StorageFailed("staged a publish", f"the fragment of {head} is gone")
-    left = fragment.delete_rows([address & 0xFFFFFFFF])
-    if left is not None and left.num_deletions == fragment.num_deletions:
-        raise StorageFailed("staged a publish", f"{head} is not where the manifest showed it")
-    fields = list(range(len(MANIFEST_SCHEMA) + 1))
     return LanceOperation.Update(
-        removed_fragment_ids=[fragment_id] if left is None else [],
+        removed_fragment_ids=[address >> 32] if left is None else [],
         updated_fragments=[] if left is None else [left],
         new_fragments=fragments,
-        fields_for_preserving_frag_bitmap=fields,
+        fields_for_preserving_frag_bitmap=list(range(len(MANIFEST_SCHEMA) + 1)),
         update_mode="rewrite_rows",
     )

@@ -5,13 +5,14 @@ seen, so a refresh costs what was published since.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import LanceFragment
 
 from omnigraph.errors import PreconditionFailed, SchemaChanged, StorageFailed, VersionMismatch
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import stamp
 from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.columns import ADDRESS, CREATED

@@ -1,8 +1,10 @@
 """Line of a table: its versions on one branch, newest first, each with the commit that showed it.
 
 Invariant: read from the manifest in windows of versions that widen: the cost follows how far back
-a caller walks. No version of the table is opened.
+a caller walks. No version of the table is opened. Threads may share a line.
 """
+
+from threading import Lock
 
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import State
@@ -24,14 +26,20 @@ class TableLine:
         self._width = _WINDOW_VERSIONS
         self._pins: list[tuple[int, TablePin]] = []
         self._commits: dict[int, Commit] = {}
+        self._turn = Lock()
 
     def pin(self, index: int) -> TablePin | None:
         """A version by its age; None beyond the oldest."""
+        if len(self._pins) <= index:
+            with self._turn:
+                self._read_to(index)
+        return self._pins[index][1] if index < len(self._pins) else None
+
+    def _read_to(self, index: int) -> None:
         while len(self._pins) <= index and self._end > 0:
             window = range(max(0, self._end - self._width), self._end)
             self._pins += self._queries.versions_of_table(self._state, self._location, window)
             self._end, self._width = window.start, self._width * 4
-        return self._pins[index][1] if index < len(self._pins) else None
 
     def oldest_since(self, index: int, version: int) -> int:
         """The index of the oldest version from one on that is not older than a table version. It

@@ -6,10 +6,10 @@ written on. While it is there, cleanup keeps its commit whole and that branch ca
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from omnigraph.errors import AlreadyExists, UnknownPoint
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.refs import TagRef
 from omnigraph.storage.lance.tag_refs import TagRefs

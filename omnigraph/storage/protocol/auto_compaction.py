@@ -16,6 +16,7 @@ from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle, dataset_folder
 from omnigraph.storage.lance.index_segments import inherited
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
+from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.written_files import version_path
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold, hold_if_idle
@@ -36,7 +37,7 @@ fragment leave that alone."""
 
 def class_to_fold(handle: Handle, *, incoming: int = 0) -> int | None:
     """The smallest size class with too many fragments, or None while there are few in all."""
-    fragments = handle.get_fragments()
+    fragments = known_fragments(handle)
     if len(fragments) + incoming < FRAGMENTS_MAX:
         return None
     fixed = inherited(handle)

@@ -17,12 +17,17 @@ schema files that changed with it, before the commit is acknowledged.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import partial
 
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch, unpublished
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.flushing import Flusher
+from omnigraph.storage.lance.datasets import CommitRaced, VersionTaken
+from omnigraph.storage.lance.parallel import in_turn, together
 from omnigraph.storage.lance.staging import StagedWrite
+from omnigraph.storage.lance.strict_commit import now_s
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import LOCK_WAIT_S, Guard, Locks, hold
 from omnigraph.storage.locks.turns import Turn
@@ -30,7 +35,7 @@ from omnigraph.storage.manifest.branches import BRANCHES_LOCK
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
-from omnigraph.storage.manifest.state import publish_lock
+from omnigraph.storage.manifest.state import State, publish_lock
 from omnigraph.storage.names import MAIN, lock_name, owner_of
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
@@ -65,6 +70,9 @@ class Prepared:
     relied_on: Mapping[TableKey, TablePin] = field(default_factory=dict)
     base_schema: SchemaId | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
+    forks: bool = False
+    """Whether it is the first write of a branch to one of its tables. No other writer of the branch
+    keeps that table's lock, so deleting the branch waits for the publish lock."""
 
     @property
     def expected_table_versions(self) -> dict[TableKey, int]:
@@ -93,6 +101,7 @@ class Prepared:
             self.expected_head is not None
             or self.intent.mark is not None
             or not self.writes
+            or self.forks
             or self.intent.schema is not None
         )
 
@@ -144,16 +153,19 @@ class Committer:
         turn.takes(names)
         with hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s) as guard:
             failpoints.hit("commit.locked")
+            seen_at = now_s()
             with unpublished():
-                self._require_base(prepared)
+                unlocked = self._require_base(prepared, seen_at)
                 sidecar = self._note(prepared)
                 self._write_sidecar(sidecar, prepared)
             try:
-                pins = self._commit_tables(prepared, sidecar, guard)
-                commit = self._publish(prepared, pins, guard, turn)
+                pins = self._commit_tables(prepared, sidecar, guard, seen_at)
+                commit = self._publish(prepared, pins, guard, turn, unlocked=unlocked)
                 self._promotions.promote(sidecar.files)
                 self._flusher.barrier()
                 self._reclaims.reclaim(intent.branch, intent.reclaim)
+            except HeadAhead:
+                raise
             except Exception as cause:
                 # A table head may have moved, so from here no failure is harmless.
                 self._stats.event("commit.stopped", operation=intent.operation_id, cause=cause)
@@ -163,26 +175,50 @@ class Committer:
             failpoints.hit("commit.sidecar_deleted")
         return commit, sidecar.multi_step
 
-    def _require_base(self, prepared: Prepared) -> None:
+    def _require_base(self, prepared: Prepared, now: float) -> bool:
         """Under the locks, before anything is durable: the branch is the one we know, this program
-        may write to it, its pins and the heads stand still."""
+        may write to it, its pins and the heads stand still. Whether nobody seems to need the
+        publish lock, so that it can be spared."""
+        branch = prepared.intent.branch
+        asks = not prepared.is_serial and self._publisher.may_spare_lock(branch)
+        watched = list(self._watched(prepared, now).values())
+        looks: list[Callable[[], int]] = [partial(self._tables.head, base) for base in watched]
+        run = together if self._tables.is_remote else in_turn
         # What was staged may build on a state that is seconds old. Lance would rebase the publish
         # over whatever came since, the stamp of a newer program included.
-        self._require_published(prepared)
+        if asks:
+            looks.append(partial(self._locks.is_free, publish_lock(branch)))
+        published: Callable[[], int] = partial(self._published_version, prepared)
+        _, *heads = run([published, *looks])
+        unlocked = bool(heads.pop()) if asks else False
+        for base, head in zip(watched, heads, strict=True):
+            if head != base.version:
+                # Left by a writer that died: what is published was looked at above.
+                raise HeadAhead(base.table_key, base.version, head)
+        failpoints.hit("commit.checked")
+        return unlocked
+
+    def _published_version(self, prepared: Prepared) -> int:
+        return self._require_published(prepared).version
+
+    def _watched(self, prepared: Prepared, now: float) -> dict[TableKey, TablePin]:
+        """The tables whose heads are looked at before anything is durable."""
+        if self._is_refused_alone(prepared, now):
+            return {}
         written = {write.staged.table_key: write.staged.base for write in prepared.writes}
         # A schema change settles dead writers of any table first, under the schema they wrote for.
         # A table that a branch has not forked is not its own: others move that head.
         owner = owner_of(prepared.intent.branch)
         own = {key: pin for key, pin in prepared.relied_on.items() if pin.branch == owner}
-        watched = {**own, **written} if prepared.intent.schema else written
-        for base in watched.values():
-            head = self._tables.head(base)
-            if head != base.version:
-                # Left by a writer that died: what is published was looked at above.
-                raise HeadAhead(base.table_key, base.version, head)
-        failpoints.hit("commit.checked")
+        return {**own, **written} if prepared.intent.schema else written
 
-    def _require_published(self, prepared: Prepared) -> None:
+    def _is_refused_alone(self, prepared: Prepared, now: float) -> bool:
+        """Whether a head that ran ahead refuses the only step of a write, before anything moved."""
+        if prepared.intent.schema or len(prepared.writes) != 1:
+            return False
+        return self._tables.is_strict(prepared.writes[0].staged, now)
+
+    def _require_published(self, prepared: Prepared) -> State:
         """The manifest still shows the branch and the versions this write was prepared on."""
         intent = prepared.intent
         state = self._manifest.state(intent.branch)
@@ -201,6 +237,7 @@ class Committer:
         except VersionMismatch:
             state.require_schema(prepared.base_schema)  # a schema change moved the table
             raise
+        return state
 
     def _note(self, prepared: Prepared) -> Sidecar:
         intent = prepared.intent
@@ -228,9 +265,19 @@ class Committer:
         failpoints.hit("commit.sidecar_written")
 
     def _commit_tables(
-        self, prepared: Prepared, sidecar: Sidecar, guard: Guard
+        self, prepared: Prepared, sidecar: Sidecar, guard: Guard, seen_at: float
     ) -> tuple[TablePin, ...]:
-        pins = tuple(self._commit_table(w, sidecar, guard) for w in prepared.writes)
+        each = partial(self._commit_table, sidecar=sidecar, guard=guard, seen_at=seen_at)
+        # The note names every table, so it does not matter which of them move before a crash.
+        run = together if self._tables.is_remote and not sidecar.multi_step else in_turn
+        try:
+            pins = tuple(run([partial(each, write) for write in prepared.writes]))
+        except HeadAhead:
+            if len(prepared.writes) > 1:
+                raise CommitRaced("a table head moved under this writer's lock") from None
+            # Nothing moved and nothing will: without its note the write has never been.
+            self._sidecars.delete(sidecar.operation_id)
+            raise
         if sidecar.multi_step:
             guard.require_alive()
             reached = sidecar.confirmed({p.table_key: p.version for p in pins})
@@ -239,10 +286,16 @@ class Committer:
         failpoints.hit("commit.tables_done")
         return pins
 
-    def _commit_table(self, write: TableWrite, sidecar: Sidecar, guard: Guard) -> TablePin:
+    def _commit_table(
+        self, write: TableWrite, sidecar: Sidecar, guard: Guard, seen_at: float
+    ) -> TablePin:
         guard.require_alive()
         failpoints.hit("commit.table_before")
-        pin = self._tables.commit_staged(write.staged, sidecar.operation_id)
+        try:
+            pin = self._tables.commit_staged(write.staged, sidecar.operation_id, seen_at=seen_at)
+        except VersionTaken as cause:
+            base = write.staged.base
+            raise HeadAhead(base.table_key, base.version, self._tables.head(base)) from cause
         self._stats.event("phase_b.committed", table=pin.table_key, version=pin.version)
         failpoints.hit("commit.table_after")
         for step in write.then:
@@ -251,7 +304,7 @@ class Committer:
             guard.require_alive()
             if isinstance(staged, StagedWrite):
                 self._flusher.owe(self._tables.owed([staged]))
-                pin = self._tables.commit_staged(staged, sidecar.operation_id)
+                pin = self._tables.commit_staged(staged, sidecar.operation_id, seen_at=seen_at)
             elif staged is not None:
                 self._tables.owe_since(pin, staged)
                 pin = staged
@@ -269,7 +322,13 @@ class Committer:
                 self._tables.published(write.staged, pin)
 
     def _publish(
-        self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard, turn: Turn
+        self,
+        prepared: Prepared,
+        pins: tuple[TablePin, ...],
+        guard: Guard,
+        turn: Turn,
+        *,
+        unlocked: bool,
     ) -> Commit:
         guard.require_alive()
         return self._publisher.publish(
@@ -279,6 +338,7 @@ class Committer:
             expected_head=prepared.expected_head,
             # A turn may keep more than this commit asks for: the publish lock of a write before it.
             kept={**turn.kept, **guard.locks},
+            unlocked=unlocked,
         )
 
 

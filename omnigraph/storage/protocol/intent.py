@@ -8,10 +8,11 @@ of `CommitFacts`; a new fact of the protocol is a field of `Intent`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from omnigraph.errors import BadRequest, LimitExceeded
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.manifest.publish import ManifestChange
 from omnigraph.storage.names import require_actor, require_text
 from omnigraph.storage.records import (

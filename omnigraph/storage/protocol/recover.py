@@ -15,10 +15,10 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.errors import NotFound, StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets, Handle, dataset_folder
 from omnigraph.storage.lance.inline_commits import InlineResidual

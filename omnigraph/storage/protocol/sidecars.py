@@ -7,12 +7,13 @@ note that cannot be understood is refused loudly and kept.
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 import orjson
 
 from omnigraph.errors import StorageFailed
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.protocol.intent import Intent, WriterKind

@@ -207,4 +207,5 @@ class Write:
             expected_head=expected_head,
             relied_on=dict(self._relied_on),
             base_schema=self._state.schema,
+            forks=any(self._state.pins.get(key) != base for key, base in self._bases.items()),
         )

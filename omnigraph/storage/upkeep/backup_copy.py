@@ -19,8 +19,7 @@ import orjson
 
 from omnigraph.errors import AlreadyExists
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.base_paths import rebased
-from omnigraph.storage.lance.datasets import version_file
+from omnigraph.storage.lance.base_paths import rebased, version_file
 from omnigraph.storage.locks.locks import FOLDER as LOCKS
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import BACKUP_FOLDER, decode

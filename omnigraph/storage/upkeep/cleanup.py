@@ -8,9 +8,10 @@ it. Files that no version names go once they are older than the longest write (`
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.old_versions import reclaim_versions, versions_of

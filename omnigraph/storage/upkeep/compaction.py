@@ -9,11 +9,11 @@ without a lock, and rows that others append meanwhile cost no repetition.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lance.dataset import Index
 
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups

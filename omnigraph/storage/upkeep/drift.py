@@ -6,9 +6,9 @@ taken for one.
 """
 
 import time
-from dataclasses import dataclass
 
 from omnigraph.errors import NotFound, RecoveryRequired
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import Locks, hold

@@ -12,11 +12,12 @@ foreign versions stay in the table's history until cleanup. Without `confirm` no
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.deferred import deferred
 from omnigraph.errors import OmnigraphError, RecoveryRequired
+from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas

@@ -639,3 +639,24 @@ def test_LD1_a_blob_column_of_addresses_is_copied_in(graph: Graph, tmp_path: Pat
     assert by_name(graph, "node:Person")["Ada"]["pic"] == b"picture"
     error = refused(allowed, lines(person("B"), person("C", pic=f"file://{file}")), "append")
     assert (error.violations[0].line, error.violations[0].rule) == (2, "blob")
+
+
+def test_equal_faults_of_an_input_are_folded(tmp_path: Path) -> None:
+    schema = """node Paper {
+        slug: String @key
+        year: I32?
+        kind: enum(a, b)?
+        @range(year, 1900..2100)
+    }"""
+    file = tmp_path / "papers.jsonl"
+    papers = [{"slug": f"p{n:03}", "year": 3000 if n % 2 else 2000} for n in range(200)]
+    papers[5]["kind"] = "c"
+    records = [orjson.dumps({"type": "Paper", "data": paper}) for paper in papers]
+    file.write_bytes(b"\n".join(records))
+    with og.init(tmp_path / "g", schema) as graph, pytest.raises(og.ConstraintViolated) as refused:
+        graph.load(str(file), "append")
+    text = str(refused.value)
+    assert "100 rows: @range violation on Paper.year: value 3000 > max 2100; first: " in text
+    assert f"id 'p001', {file}:2" in text
+    assert f"{file}:6: invalid enum value 'c' for Paper.kind" in text
+    assert (refused.value.total, " more" in text) == (101, False)

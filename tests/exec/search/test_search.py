@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
+from omnigraph.catalog.indexes import Metric
 from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.search import search
-from omnigraph.exec.search.analyse import INDEX_PARAMETERS, analyse, terms
 from omnigraph.exec.search.search import bm25, matching_ids, nearest
 from omnigraph.exec.search.search_by_number import bm25_numbers, matching_numbers, nearest_numbers
+from omnigraph.exec.values.analyse import INDEX_PARAMETERS, analyse, terms
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
@@ -296,10 +297,15 @@ def test_no_neighbour_is_lost_to_rounding(components: list[list[float]], k: int)
     column = pa.chunked_array([pa.array(components, pa.list_(pa.float32(), 3))])
     held = search.vectors.build(ids, column)
     query = np.array(components[0], dtype=np.float32)
-    found, away = held.nearest(query, k, None)
+    for metric in Metric:
+        found, away = held.nearest(query, k, None, metric)
+        every, exact = held.nearest(query, None, None, metric)  # without the pass in 32 bits
+        assert found.tolist() == every[:k].tolist()
+        assert away.tolist() == exact[:k].tolist()
     apart = np.array(components, dtype=np.float32) - query.astype(np.float64)
     exact = np.sqrt(np.einsum("ij,ij->i", apart, apart))
     order = np.argsort(exact, kind="stable")[:k]
+    found, away = held.nearest(query, k, None)
     assert found.tolist() == order.tolist()
     assert away.tolist() == exact[order].tolist()
 

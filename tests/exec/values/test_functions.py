@@ -52,6 +52,7 @@ SIGNATURES: dict[str, list[tuple[Any, ...]]] = {
     "ends_with": [(S.STRING, S.STRING)],
     "substring": [(S.STRING, SMALL), (S.STRING, SMALL, SMALL)],
     "replace": [(S.STRING, S.STRING, S.STRING)],
+    "highlight": [(S.STRING, S.STRING), (S.STRING, S.STRING, S.STRING, S.STRING)],
     "split": [(S.STRING, S.STRING)],
     **{name: [(S.DATE,), (S.DATETIME,)] for name in ("year", "month", "day", "weekday")},
     **{name: [(S.DATETIME,)] for name in ("hour", "minute", "second")},

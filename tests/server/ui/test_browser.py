@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from omnigraph.server.serve_settings import Access
+from omnigraph.server.served_sets import extras_of_folder
 from tests.server.ui.seeded import seeded_graph
 from tests.server.world import Served, served
 
@@ -22,15 +23,25 @@ pytestmark = pytest.mark.skipif(
 )
 G = "/ui/graphs/people"
 WIDE, NARROW = {"width": 1200, "height": 800}, {"width": 390, "height": 760}
+STORED = """
+query friends($n: String) @description("Whom somebody knows") {
+  match { $p: Person { name: $n }  $p knows $f }
+  return { $f, $f.age as age }
+}
+"""
 _RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that trusts its actors."""
-    uri = str(tmp_path_factory.mktemp("browser") / "people.omni")
+    folder = tmp_path_factory.mktemp("browser")
+    uri = str(folder / "people.omni")
     seeded_graph(uri, more_commits=8)
-    with served(uri, access=Access.TRUSTED) as running:
+    (folder / "queries").mkdir()
+    (folder / "queries" / "stored.gq").write_text(STORED)
+    extras = {"people": extras_of_folder(str(folder / "queries"))}
+    with served(uri, access=Access.TRUSTED, extras=extras) as running:
         yield running
 
 
@@ -112,6 +123,7 @@ def test_UI8_a_person_signs_in_branches_edits_resolves_merges_and_asks(
     page.get_by_role("link", name="Expand 50 more").first.click()
     page.get_by_text("62 of 77 shown").or_(page.get_by_text("62 of 78 shown")).first.wait_for()
     assert "x=" in page.url
+    page.evaluate("document.getElementById('neighbourhood').scrollIntoView()")
     walk.keep("neighbourhood")
     page.go_back()
     page.get_by_text("12 of 7").first.wait_for()
@@ -153,6 +165,16 @@ def test_UI8_a_person_signs_in_branches_edits_resolves_merges_and_asks(
     text = page.get_by_label("Text", exact=True)
     text.fill("query q() { match { $p: Person } return { $p, $p.agee as n } limit 9 }")
     page.get_by_text("has no property 'agee'").wait_for()
+    text.fill("")
+    text.press_sequentially("frie")
+    page.get_by_role("option", name="friends").wait_for()
+    text.press("Tab")
+    assert text.input_value().startswith("query friends($n: String)")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_label("n String").fill("Ada")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("cell", name="Bob").wait_for()
+    walk.keep_all("stored-query")
     text.fill(
         "query q() { match { $p: Person  $p knows $f } return { $p, $f, $p.age as n } limit 9 }"
     )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
@@ -9,8 +10,9 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import pytest
 
+from omnigraph.server.upkeep_schedule import UpkeepClock, parse_schedule
 from tests.server.ui.seeded import seeded_graph
-from tests.server.world import Served, served
+from tests.server.world import Served, new_graph, served
 
 G = "/ui/graphs/people"
 
@@ -166,6 +168,11 @@ def test_a_compare_lists_filters_and_draws(site: Served) -> None:
     page = look(site, f"{G}/compare", **{"from": "main", "to": "review/conflict"})
     assert "Oslo" in page
     assert "Paris" in page
+    assert re.findall(r'title="(\w+)">([^<]*)<', page) == [
+        ("added", "+0"),
+        ("changed", "~2"),
+        ("removed", "−0"),
+    ]
     assert "Merge review/conflict into main" in page
     drawn = look(
         site, f"{G}/compare", **{"from": "main", "to": "review/conflict", "view": "picture"}
@@ -192,7 +199,9 @@ def test_a_conflict_is_shown_side_by_side_resolved_and_merged(site: Served) -> N
     named = '["node", "Person", "Cy"]'
     stale = fields | {"target_commit": site.graph.commits.list()[-1].id}
     moved = send(site, f"{G}/merge", page, **stale, **{"take.1": "source", "conflict.1": named})
-    assert moved.status_code == 409
+    assert moved.status_code == 412
+    answers = {"take.1": "values", "conflict.1": named, "value.1.age": "old"}
+    assert send(site, f"{G}/merge", page, **fields, **answers).status_code == 400
     done = send(
         site,
         f"{G}/merge",
@@ -215,7 +224,7 @@ def test_a_merge_without_conflicts_shows_what_would_change(site: Served) -> None
     for by in ("entity", "property"):
         page = look(site, f"{G}/merge", source="review/plain", by=by)
         assert "What would change on main" in page
-        assert "Person update 1" in page
+        assert '<span class="changed" title="changed">~1</span>' in page
         assert ("Kyiv" in page) == (by == "entity")
     assert site.graph.entity("node", "Person", "Gus").image.properties["city"] is None
     done = send(site, f"{G}/merge", page, source="review/plain", target="main")
@@ -254,6 +263,19 @@ def test_the_editor_is_told_faults_and_completions(site: Served) -> None:
     words = site.client.get(f"{G}/suggest", params={"q": "query x() { match { $p: Pe"}).json()
     assert words["typed"] == "Pe"
     assert "Person" in [word["text"] for word in words["words"]]
+
+
+def test_SV16_the_upkeep_page_shows_the_schedule_and_its_jobs(tmp_path: Path) -> None:
+    schedule = "03:20 optimize; sun 04:00 cleanup keep=100"
+    with served(new_graph(tmp_path), upkeep=schedule) as running:
+        page = look(running, f"{G}/upkeep")
+        assert "<code>03:20 optimize</code>" in page
+        assert "<code>sun 04:00 cleanup keep=100</code>" in page
+        assert page.count("next ") == 2
+        clock = UpkeepClock(parse_schedule(schedule), running.app.jobs.start)
+        assert clock.look(running.graphs.opened(), datetime.now() + timedelta(days=1)) >= 1
+        page = look(running, f"{G}/upkeep")
+        assert '<th scope="row">optimize</th>' in page
 
 
 def test_rows_of_a_type_are_paged_without_loss(site: Served) -> None:

@@ -24,7 +24,7 @@ rules:
   - id: all
     allow:
       actors: { group: people }
-      actions: [read, change, branch_create, branch_delete, branch_merge, review]
+      actions: [read, change, branch_create, branch_delete, branch_merge, review, invoke_query]
   - id: look
     allow: { actors: { group: lookers }, actions: [read] }
   - id: guests-read
@@ -123,7 +123,7 @@ def test_SV17_a_review_on_its_pages_from_its_opening_to_its_merge(
     assert "somebody else approves it" in own
     assert "needs 1 and has 0" in own
     assert "Would merge: <strong>fast forward" in own
-    assert "Person insert 1" in own
+    assert 'title="added">+1<' in own
     assert "Merge into main</button>" not in own
     early = send(ada, f"{path}/merge", own, by="entity", **heads(own))
     assert early.status_code == 403
@@ -146,6 +146,7 @@ def test_SV17_a_review_on_its_pages_from_its_opening_to_its_merge(
     page = seen(bob, path)
     assert "Fails 1 check" in page
     assert '{"name": "Old<b>"}' in page
+    assert "Fails 1 check" in seen(cid, f"{G}/merge?source=work")
     assert "Old<b>" not in bob.get(path).text
     assert "Merge into main</button>" not in page
     page = send(bob, f"{path}/approve", page, **heads(page)).text
@@ -193,6 +194,29 @@ def test_a_conflict_is_resolved_on_the_page_of_its_review(site: Served, browser:
     )
     assert graph.entity("node", "Person", "Bob", branch="work").image.properties["age"] == 32
     assert graph.reviews.get(review).state == "merged"
+
+
+def test_a_stored_query_is_taken_into_the_editor(site: Served, browser: Browser) -> None:
+    cid, flo = browser("cid"), browser("flo")
+    page = seen(cid, f"{G}/query")
+    assert ">old()</option>" in page
+    taken = seen(cid, f"{G}/query?stored=old")
+    assert "query old() {" in taken
+    assert "rows from" in taken
+    for before, replaced in (("", 0), ("ol", 2), ("query o", 7), ("query a() { } query ", 6)):
+        words = cid.get(f"{G}/suggest", params={"q": before}).json()["words"]
+        assert words[0]["text"] == "old", before
+        assert words[0]["insert"].startswith("query old()")
+        assert words[0]["insert"].endswith("}\n")
+        assert words[0]["replaces"] == replaced
+    for before in ("x", "query a() { match { o", "query a() { "):
+        words = cid.get(f"{G}/suggest", params={"q": before}).json()["words"]
+        assert "old" not in [each["text"] for each in words], before
+    assert cid.get(f"{G}/query?stored=nope").status_code == 404
+    assert "Stored query" not in seen(flo, f"{G}/query")
+    assert flo.get(f"{G}/query?stored=old").status_code == 404
+    words = flo.get(f"{G}/suggest", params={"q": "ol"}).json()["words"]
+    assert "old" not in [each["text"] for each in words]
 
 
 def test_UI3_what_is_forbidden_of_a_review_is_not_offered_and_is_refused(

@@ -337,8 +337,8 @@ def test_a_publish_that_lost_against_itself_is_published_once(
     real = store.datasets.commit
     answers = []
 
-    def lost_answer(*arguments: Any) -> Any:
-        handle = real(*arguments)
+    def lost_answer(*arguments: Any, **facts: Any) -> Any:
+        handle = real(*arguments, **facts)
         answers.append(handle)
         raise CommitRaced("version exists")
 

@@ -55,7 +55,8 @@ export function openEditor(frame) {
     area.setAttribute("aria-activedescendant", `suggestion-${chosen}`);
   };
   const take = (n) => {
-    area.setRangeText(words[n].text, area.selectionStart - typed.length, area.selectionStart, "end");
+    const word = words[n], back = word.replaces ?? typed.length;
+    area.setRangeText(word.insert ?? word.text, area.selectionStart - back, area.selectionStart, "end");
     close(); paint(); later();
   };
   const later = () => { clearTimeout(timer); timer = setTimeout(check, WAIT_MS); };

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance.file import LanceFileReader
 
-from omnigraph.exec.search.analyse import INDEX_PARAMETERS, STOP_WORDS, analyse, terms
+from omnigraph.exec.values.analyse import INDEX_PARAMETERS, STOP_WORDS, analyse, terms
 
 _SUFFIXES = """s es ed edly ing ingly eed ational tional enci abli entli izer ization ator alism
 aliti alli fulness ousli ousness iveness iviti biliti bli ogi fulli lessli alize icate iciti ical

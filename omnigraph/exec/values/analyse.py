@@ -9,7 +9,9 @@ for every text, so an index matches what a scan matches. `characters.txt` holds 
 tables say about characters beyond ASCII; Python's own follow another edition of Unicode.
 """
 
+import re
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
@@ -34,6 +36,7 @@ INDEX_PARAMETERS: dict[str, Any] = {
 }
 """Parameters of a full-text index that agrees with `terms`."""
 
+_PIECE = re.compile("[^ ]+")
 _PIECE_BYTES_END = 40
 _TERMS_KEPT = 1 << 20
 
@@ -53,6 +56,16 @@ def terms(text: str) -> list[str]:
     """The terms of a text, in order, as often as they occur."""
     stems = (term(piece) for piece in text.translate(_characters().split).split(" "))
     return [stem for stem in stems if stem is not None]
+
+
+def highlighted(text: str, wanted: Collection[str], before: str, after: str) -> str:
+    """The text with marks around every word whose term is one of these."""
+    parts, end = list[str](), 0
+    for piece in _PIECE.finditer(text.translate(_characters().split)):
+        if term(piece[0]) in wanted:
+            parts += [text[end : piece.start()], before, piece[0], after]
+            end = piece.end()
+    return "".join((*parts, text[end:]))
 
 
 @lru_cache(maxsize=_TERMS_KEPT)
@@ -167,7 +180,7 @@ class _Separators(dict[int, str | int]):
 
 @cache
 def _characters() -> _Characters:
-    text = files("omnigraph.exec.search").joinpath("characters.txt").read_text(encoding="ascii")
+    text = files("omnigraph.exec.values").joinpath("characters.txt").read_text(encoding="ascii")
     tables = {name: rest.split(" ") for name, _, rest in map(_parted, text.splitlines())}
     ranges = [("30", "39"), ("41", "5a"), ("61", "7a"), *map(_range, tables["word"])]
     lower = {code: chr(code + 32) for code in range(ord("A"), ord("Z") + 1)}

@@ -1,0 +1,28 @@
+"""Did-you-mean hints: the known name that is nearest to one that is not known (edit distance).
+
+Invariant: pure. A hint names only what is known.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_LISTED_MAX = 8
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like a name, whatever its case; None if none is like it."""
+    folded = {candidate.lower(): candidate for candidate in known}
+    close = get_close_matches(name.lower(), folded, n=1)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(name: str, known: Iterable[str], *, listed: bool = True) -> str:
+    """A hint with the known name that is nearest, or else with all of them if they are listed."""
+    known = tuple(known)
+    near = nearest(name, known)
+    if near is not None:
+        return f"did you mean '{near}'?"
+    if not listed:
+        return ""
+    every = sorted(set(known))[:_LISTED_MAX]
+    return f"known: {', '.join(every)}" if every else "the schema declares none"

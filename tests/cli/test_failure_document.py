@@ -1,0 +1,47 @@
+"""Failures of commands that print JSON: one document on standard output, with the fields."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import UNSET
+
+from omnigraph import errors
+from omnigraph.cli.failure_document import failure_code, failure_document
+from omnigraph.server.status import error_answer
+from tests.cli.program import SCHEMA, run
+from tests.shape.test_exports import ERRORS, example
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_a_failure_has_the_code_that_a_server_gives_it(
+    kind: type[errors.OmnigraphError],
+) -> None:
+    cause = example(kind)
+    code = error_answer(cause).body.code
+    assert failure_code(cause) == (None if code is UNSET else code)
+    document = json.loads(json.dumps(failure_document(str(cause), cause)))
+    assert document["error"] == str(cause)
+
+
+def test_a_failure_is_a_document_and_a_message(tmp_path: Path) -> None:
+    run("init", "g.omni", "--schema", SCHEMA, cwd=tmp_path)
+    asked = "query q() { match { $p: Persn } return { $p.name } }"
+    done = run("query", "g.omni", "-e", asked, "--json", cwd=tmp_path)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["code"], told["fault"]["name"]) == (
+        1,
+        "bad_request",
+        "TypeCheckError",
+    )
+    facts = told["fault"]["facts"]
+    assert (facts["code"], facts["hint"]) == ("T1", "did you mean 'Person'?")
+    assert done.stderr.startswith("error: type error: T1")
+    plain = run("query", "g.omni", "-e", asked, cwd=tmp_path)
+    assert (plain.stdout, plain.stderr) == ("", done.stderr)
+
+
+def test_a_wrong_call_prints_no_document(tmp_path: Path) -> None:
+    done = run("query", "g.omni", "--json", "--fromat", "csv", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--format" in done.stderr

@@ -1,0 +1,53 @@
+"""Help: commands in groups, each with a whole sentence and an example that can be called."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from omnigraph.cli import scope
+from omnigraph.cli.app import app
+from omnigraph.cli.help_pages import EXAMPLES, GROUPS
+from tests.cli.program import run
+
+
+def commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if command.hidden:
+            continue
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def test_every_command_is_in_one_group_and_has_an_example() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted({path.split()[0] for path in COMMANDS})
+    assert EXAMPLES.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_an_example_is_a_call_that_is_understood(path: str) -> None:
+    words = shlex.split(EXAMPLES[path].removeprefix('eval "$(').removesuffix(')"'))
+    words = words[: next((n for n, word in enumerate(words) if word in "<>"), len(words))]
+    assert words[0] == "omnigraph"
+    try:
+        rest = scope.take(words[1:])
+    finally:
+        scope.forget()
+    depth = len(path.split())
+    assert rest[:depth] == path.split()
+    COMMANDS[path].make_context(path, rest[depth:])
+
+
+def test_help_cuts_no_sentence() -> None:
+    shown = run("--help").stdout
+    assert "..." not in shown.replace("[ARGS]...", "")
+    assert [title for title in GROUPS if f"{title}:" not in shown] == []
+    assert "Example:\n    omnigraph load kg.omni --data" in run("load", "--help").stdout
