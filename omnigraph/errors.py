@@ -26,7 +26,6 @@ OmnigraphError
 Invariant: fields carry the facts and survive pickling; the message is derived from them.
 """
 
-import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
@@ -39,7 +38,11 @@ from omnigraph.types import Span, TableKey, columns_of
 
 @dataclass(eq=False)
 class OmnigraphError(Exception):
-    """The root of every error this package raises on purpose."""
+    """The root of every error this package raises on purpose.
+
+    >>> issubclass(og.NotFound, og.OmnigraphError)
+    True
+    """
 
     @property
     def fact(self) -> str:
@@ -69,7 +72,11 @@ def _with_hint(text: str, hint: str) -> str:
 
 @dataclass(eq=False)
 class SourceError(OmnigraphError):
-    """Source text that cannot be used. Lines and columns count from 1, bytes from 0."""
+    """Source text that cannot be used. Lines and columns count from 1, bytes from 0.
+
+    >>> issubclass(og.ParseError, og.SourceError)
+    True
+    """
 
     text: str
     code: str | None
@@ -141,7 +148,14 @@ CATALOG_CODES = frozenset({"duplicate", "unknown-type", "edge-name-collision", "
 
 @dataclass(eq=False)
 class ParseError(SourceError):
-    """Text that is not in the language, or a schema whose declarations do not fit together."""
+    """Text that is not in the language, or a schema whose declarations do not fit together.
+
+    >>> try:
+    ...     graph.query("query q( {")
+    ... except og.ParseError as error:
+    ...     error.line, error.column
+    (1, 10)
+    """
 
     @property
     def headline(self) -> str:
@@ -154,7 +168,14 @@ class ParseError(SourceError):
 
 @dataclass(eq=False)
 class TypeCheckError(SourceError):
-    """A query that the schema does not allow. `code` is T1 to T24, or None."""
+    """A query that the schema does not allow. `code` is T1 to T24, or None.
+
+    >>> try:
+    ...     graph.query("query q() { match { $p: Persn } return { $p.name } }")
+    ... except og.TypeCheckError as error:
+    ...     error.code, error.hint
+    ('T1', "did you mean 'Person'?")
+    """
 
     @property
     def headline(self) -> str:
@@ -167,12 +188,20 @@ class TypeCheckError(SourceError):
 
 @dataclass(eq=False)
 class Refused(OmnigraphError):
-    """The request cannot be served as it stands."""
+    """The request cannot be served as it stands.
+
+    >>> issubclass(og.NotFound, og.Refused)
+    True
+    """
 
 
 @dataclass(eq=False)
 class BadRequest(Refused):
-    """A value, name or combination of arguments that makes no sense."""
+    """A value, name or combination of arguments that makes no sense.
+
+    >>> print(og.BadRequest("'9' is no engine", "use auto, local or spark"))
+    '9' is no engine; use auto, local or spark
+    """
 
     text: str
     hint: str = ""
@@ -183,7 +212,14 @@ class BadRequest(Refused):
 
 @dataclass(eq=False)
 class NotFound(Refused):
-    """A graph, branch, commit or other named thing that is not there."""
+    """A graph, branch, commit or other named thing that is not there.
+
+    >>> try:
+    ...     graph.entity("node", "Person", "Nobody")
+    ... except og.NotFound as error:
+    ...     print(error)
+    node Person 'Nobody' not found
+    """
 
     kind: str
     name: str
@@ -195,7 +231,14 @@ class NotFound(Refused):
 
 @dataclass(eq=False)
 class UnknownPoint(NotFound):
-    """A text that names no branch, tag or commit. `near` are names and ids that resemble it."""
+    """A text that names no branch, tag or commit. `near` are names and ids that resemble it.
+
+    >>> try:
+    ...     graph.commits.get("mian")
+    ... except og.UnknownPoint as error:
+    ...     error.near
+    ('main',)
+    """
 
     near: tuple[str, ...] = ()
 
@@ -206,7 +249,11 @@ class UnknownPoint(NotFound):
 
 @dataclass(eq=False)
 class AmbiguousPoint(Refused):
-    """The beginning of several commit ids. `candidates` are the first of them."""
+    """The beginning of several commit ids. `candidates` are the first of them.
+
+    >>> og.AmbiguousPoint("01M7", ("01M7JF", "01M7JH")).candidates
+    ('01M7JF', '01M7JH')
+    """
 
     name: str
     candidates: tuple[str, ...]
@@ -230,6 +277,9 @@ class Reclaimed(Refused):
     `kind` is `commit` with the commit's id as `name`, or `version` or `data` with a description.
     Where it is known, `branch` is the branch whose history was read, and `oldest` the id of the
     oldest commit there that can still be read. Over HTTP this is 410.
+
+    >>> og.Reclaimed("commit", "01M7JF", "main", "01M7JH").oldest
+    '01M7JH'
     """
 
     kind: str
@@ -270,6 +320,9 @@ class ChangeFeedGap(Reclaimed):
     """Changes of a commit that cleanup reclaimed, or that need a commit it reclaimed.
 
     `cursor` is the one that was given, so that a consumer that stores cursors can drop it.
+
+    >>> og.ChangeFeedGap("commit", "01M7JF", "main", "01M7JH", "cursor").cursor
+    'cursor'
     """
 
     cursor: str | None = None
@@ -289,7 +342,11 @@ class ChangeFeedGap(Reclaimed):
 @dataclass(eq=False)
 class ConsumerLapsed(ChangeFeedGap):
     """A registered feed consumer that fell behind its largest lag: its claim ended, and cleanup
-    removed commits that it had not acknowledged."""
+    removed commits that it had not acknowledged.
+
+    >>> issubclass(og.ConsumerLapsed, og.ChangeFeedGap)
+    True
+    """
 
     consumer: str = field(kw_only=True)
     acknowledged: str = field(kw_only=True)
@@ -309,7 +366,11 @@ class ConsumerLapsed(ChangeFeedGap):
 @dataclass(eq=False)
 class GraphMoved(Refused):
     """A graph whose folder was moved or copied as plain files: its branches name files at the
-    address where they were made."""
+    address where they were made.
+
+    >>> og.GraphMoved("copy.omni", "people.omni").recorded
+    'people.omni'
+    """
 
     uri: str
     recorded: str
@@ -331,7 +392,16 @@ class GraphMoved(Refused):
 
 @dataclass(eq=False)
 class GraphClosed(Refused):
-    """A call on a graph that was closed. Nothing was read or written."""
+    """A call on a graph that was closed. Nothing was read or written.
+
+    >>> closed = og.open("people.omni")
+    >>> closed.close()
+    >>> try:
+    ...     closed.snapshot()
+    ... except og.GraphClosed as error:
+    ...     error.uri == closed.uri
+    True
+    """
 
     uri: str
 
@@ -341,7 +411,14 @@ class GraphClosed(Refused):
 
 @dataclass(eq=False)
 class AlreadyExists(Refused):
-    """A name that is taken. Nothing was changed."""
+    """A name that is taken. Nothing was changed.
+
+    >>> try:
+    ...     og.init("people.omni", schema="node City { name: String @key }")
+    ... except og.AlreadyExists as error:
+    ...     error.kind
+    'graph'
+    """
 
     kind: str
     name: str
@@ -354,7 +431,11 @@ class AlreadyExists(Refused):
 @dataclass(eq=False)
 class InUse(Refused):
     """A deletion refused because another branch, or a tag, depends on its target. Nothing was
-    changed."""
+    changed.
+
+    >>> og.InUse("branch", "review", "draft", "branch").by
+    'draft'
+    """
 
     kind: str
     name: str
@@ -379,7 +460,11 @@ QUERY_TIME = "query time in ms"
 
 @dataclass(eq=False)
 class LimitExceeded(Refused):
-    """More than a limit allows. Checked before any effect."""
+    """More than a limit allows. Checked before any effect.
+
+    >>> og.LimitExceeded("query_rows", 11, 10).limit
+    10
+    """
 
     resource: str
     actual: int
@@ -400,7 +485,11 @@ class LimitExceeded(Refused):
 
 @dataclass(eq=False)
 class ExpressionFailed(Refused):
-    """An expression that has no value for a row: an overflow, a division by zero, a cast."""
+    """An expression that has no value for a row: an overflow, a division by zero, a cast.
+
+    >>> og.ExpressionFailed("division_by_zero", "$p.age / 0", 1).reason
+    'division_by_zero'
+    """
 
     reason: str
     expression: str
@@ -413,7 +502,11 @@ class ExpressionFailed(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule broken by one value. Data that was read from a file says where."""
+    """One rule broken by one value. Data that was read from a file says where.
+
+    >>> og.Violation("range", "Person", "age", "Ada", "-1", "Person.age is below 0").property
+    'age'
+    """
 
     rule: str
     type_name: str
@@ -427,9 +520,8 @@ class Violation:
     def __str__(self) -> str:
         if self.line is None:
             return self.text
-        return f"{self._where}: {self.text}"
+        return f"{self._where()}: {self.text}"
 
-    @builtins.property  # a violation has a field of that name
     def _where(self) -> str:
         return f"line {self.line}" if self.file is None else f"{self.file}:{self.line}"
 
@@ -438,10 +530,9 @@ class Violation:
         if count == 1:
             return str(self)
         named = [] if self.id is None else [f"id '{self.id}'"]
-        first = ", ".join([*named, *([] if self.line is None else [self._where])])
+        first = ", ".join([*named, *([] if self.line is None else [self._where()])])
         return f"{count} rows: {self.text}" + (f"; first: {first}" if first else "")
 
-    @builtins.property  # a violation has a field of that name
     def kind(self) -> tuple[str, str, str]:
         """What equal faults have in common: the rule, the type and the property."""
         return self.rule, self.type_name, self.property or ""
@@ -450,7 +541,14 @@ class Violation:
 @dataclass(eq=False)
 class ConstraintViolated(Refused):
     """The data breaks rules of the schema. The first violations are listed; nothing was written.
-    Where there are more, the message folds those of one kind."""
+    Where there are more, the message folds those of one kind.
+
+    >>> try:
+    ...     graph.load([{"name": "Ada", "age": "old"}], "merge", type="Person")
+    ... except og.ConstraintViolated as error:
+    ...     error.violations[0].property
+    'age'
+    """
 
     violations: tuple[Violation, ...]
     total: int
@@ -468,7 +566,11 @@ class ConstraintViolated(Refused):
 
 @dataclass(eq=False)
 class ExternalBlobDenied(Refused):
-    """A Blob is given as an address that lies below no allowed base."""
+    """A Blob is given as an address that lies below no allowed base.
+
+    >>> og.ExternalBlobDenied("file:///etc/passwd").uri
+    'file:///etc/passwd'
+    """
 
     uri: str
 
@@ -481,7 +583,11 @@ class ExternalBlobDenied(Refused):
 
 @dataclass(eq=False)
 class ExternalBlobUnreadable(Refused):
-    """A Blob is given as an allowed address that cannot be read. Nothing was written."""
+    """A Blob is given as an allowed address that cannot be read. Nothing was written.
+
+    >>> og.ExternalBlobUnreadable("s3://bucket/a.png", "denied").reason
+    'denied'
+    """
 
     uri: str
     reason: str
@@ -493,7 +599,11 @@ class ExternalBlobUnreadable(Refused):
 
 @dataclass(eq=False)
 class MigrationUnsupported(Refused):
-    """A schema change that cannot be applied to a graph in place."""
+    """A schema change that cannot be applied to a graph in place.
+
+    >>> og.MigrationUnsupported("Person.age", "no I32 is a String", "OG-103").entity
+    'Person.age'
+    """
 
     entity: str
     reason: str
@@ -506,7 +616,11 @@ class MigrationUnsupported(Refused):
 
 @dataclass(eq=False)
 class UnsupportedVersion(Refused):
-    """A graph written in a storage version this program does not read."""
+    """A graph written in a storage version this program does not read.
+
+    >>> og.UnsupportedVersion(9, 8).supported
+    8
+    """
 
     found: int
     supported: int
@@ -525,7 +639,11 @@ class UnsupportedVersion(Refused):
 @dataclass(eq=False)
 class NotRevertible(Refused):
     """A commit that a revert cannot undo: the first one, or a change of the schema, with the steps
-    that undo it and the commit before it. Nothing was changed."""
+    that undo it and the commit before it. Nothing was changed.
+
+    >>> og.NotRevertible("01M7JF", "it made the graph", (), None).reason
+    'it made the graph'
+    """
 
     commit_id: str
     reason: str  # genesis or schema_change
@@ -548,7 +666,11 @@ class NotRevertible(Refused):
 
 @dataclass(eq=False)
 class SchemaDiffers(Refused):
-    """Entities of the past that today's schema cannot tell. Nothing was changed."""
+    """Entities of the past that today's schema cannot tell. Nothing was changed.
+
+    >>> og.SchemaDiffers("01M7JF", ("Person",), "it has another schema", "name types").types
+    ('Person',)
+    """
 
     commit_id: str
     types: tuple[str, ...]
@@ -562,7 +684,11 @@ class SchemaDiffers(Refused):
 
 @dataclass(eq=False)
 class Forbidden(Refused):
-    """Policy denied the action."""
+    """Policy denied the action.
+
+    >>> og.Forbidden("change", "act-bob", "main", None, True).action
+    'change'
+    """
 
     action: str
     actor: str | None
@@ -584,7 +710,11 @@ class Forbidden(Refused):
 @dataclass(eq=False)
 class ApprovalsMissing(Forbidden):
     """A merge into a branch for which the policy demands approvals of a review. `approvals` are
-    those that count: of others than the author, for the head that the source has now."""
+    those that count: of others than the author, for the head that the source has now.
+
+    >>> og.ApprovalsMissing("merge", "act-bob", "fix", "main", True, 0, 1, None).required
+    1
+    """
 
     approvals: int = 0
     required: int = 1
@@ -603,7 +733,11 @@ class ApprovalsMissing(Forbidden):
 
 @dataclass(eq=False)
 class OwnReview(Forbidden):
-    """An approval by the author of a review."""
+    """An approval by the author of a review.
+
+    >>> og.OwnReview("approve", "act-ada", "fix", "main", True, "01M7JF").actor
+    'act-ada'
+    """
 
     review: str = ""
 
@@ -617,7 +751,11 @@ class OwnReview(Forbidden):
 @dataclass(eq=False)
 class PolicyInvalid(Refused):
     """A policy, or a file of tests for one, that cannot be used. `code` is one of a closed list,
-    `where` the place in the file."""
+    `where` the place in the file.
+
+    >>> og.PolicyInvalid("unknown_key", "rules[0]", "no such key", "leave it out").where
+    'rules[0]'
+    """
 
     code: str
     where: str
@@ -630,7 +768,11 @@ class PolicyInvalid(Refused):
 
 @dataclass(eq=False)
 class Unauthenticated(Refused):
-    """A server that does not know the token, or was sent none. Over HTTP this is 401."""
+    """A server that does not know the token, or was sent none. Over HTTP this is 401.
+
+    >>> og.Unauthenticated("http://host:8080", "no token").url
+    'http://host:8080'
+    """
 
     url: str
     reason: str
@@ -642,7 +784,11 @@ class Unauthenticated(Refused):
 
 @dataclass(eq=False)
 class NotServed(Refused):
-    """A verb or option that needs the files of a graph, asked of a graph over HTTP."""
+    """A verb or option that needs the files of a graph, asked of a graph over HTTP.
+
+    >>> og.NotServed("optimize", "http://host:8080", "run it beside the files").verb
+    'optimize'
+    """
 
     verb: str
     url: str
@@ -658,12 +804,20 @@ class NotServed(Refused):
 
 @dataclass(eq=False)
 class Conflict(OmnigraphError):
-    """Another writer came first. Nothing of this write is durable."""
+    """Another writer came first. Nothing of this write is durable.
+
+    >>> issubclass(og.VersionMismatch, og.Conflict)
+    True
+    """
 
 
 @dataclass(eq=False)
 class VersionMismatch(Conflict):
-    """A table moved after this write chose its base. Nothing of ours is durable."""
+    """A table moved after this write chose its base. Nothing of ours is durable.
+
+    >>> og.VersionMismatch("node:Person", 3, 4).actual
+    4
+    """
 
     table_key: TableKey
     expected: int
@@ -678,7 +832,14 @@ class VersionMismatch(Conflict):
 
 @dataclass(eq=False)
 class KeyTaken(Conflict):
-    """A strict insert found its id in use."""
+    """A strict insert found its id in use.
+
+    >>> try:
+    ...     graph.load([{"name": "Ada"}], "append", type="Person")
+    ... except og.KeyTaken as error:
+    ...     error.entity_id
+    'Ada'
+    """
 
     entity_kind: str
     type_name: str
@@ -693,7 +854,14 @@ class KeyTaken(Conflict):
 
 @dataclass(eq=False)
 class PreconditionFailed(Conflict):
-    """The branch is not at the commit the caller named."""
+    """The branch is not at the commit the caller named.
+
+    >>> try:
+    ...     graph.mutate('query q() { insert Person { name: "Gus" } }', if_commit="01M7JF")
+    ... except og.PreconditionFailed as error:
+    ...     error.expected
+    '01M7JF'
+    """
 
     branch: str
     expected: str
@@ -708,7 +876,11 @@ class PreconditionFailed(Conflict):
 
 @dataclass(eq=False)
 class SchemaChanged(Conflict):
-    """The schema changed after this write was planned. Nothing of ours is durable."""
+    """The schema changed after this write was planned. Nothing of ours is durable.
+
+    >>> og.SchemaChanged("main", "before", "after").actual
+    'after'
+    """
 
     branch: str
     expected: str
@@ -723,7 +895,11 @@ class SchemaChanged(Conflict):
 
 @dataclass(eq=False)
 class SchemaHeld(Conflict):
-    """A schema change that narrows or removes, beside other branches. Nothing was changed."""
+    """A schema change that narrows or removes, beside other branches. Nothing was changed.
+
+    >>> og.SchemaHeld(("review",), "drop Person.age").branches
+    ('review',)
+    """
 
     branches: tuple[str, ...]
     step: str = ""
@@ -739,7 +915,11 @@ class SchemaHeld(Conflict):
 
 @dataclass(eq=False)
 class NoChanges(Conflict):
-    """A commit without a diff: the first commit of a graph has no parent."""
+    """A commit without a diff: the first commit of a graph has no parent.
+
+    >>> og.NoChanges("parentless_commit", "01M7JF", None).reason
+    'parentless_commit'
+    """
 
     reason: str
     commit_id: str
@@ -759,6 +939,9 @@ class MergeConflict:
 
     `base`, `ours` and `theirs` are its images where the branches parted, on the target and on the
     source; None where it was not there, or where the conflict is about several entities.
+
+    >>> og.MergeConflict("node", "Person", "Ada", "divergent_update").subject
+    "node type 'Person', entity id 'Ada'"
     """
 
     entity_kind: str
@@ -792,7 +975,12 @@ _CONFLICTS_SHOWN = 3
 
 @dataclass(eq=False)
 class MergeConflicts(Conflict):
-    """A merge, a revert or a restore that needs a decision. Nothing was published."""
+    """A merge, a revert or a restore that needs a decision. Nothing was published.
+
+    >>> conflict = og.MergeConflict("node", "Person", "Ada", "divergent_update")
+    >>> og.MergeConflicts((conflict,)).counts
+    {'divergent_update': 1}
+    """
 
     conflicts: tuple[MergeConflict, ...]
     of: str = "merge"
@@ -815,7 +1003,11 @@ class MergeConflicts(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class FailedCheck:
-    """A read that must give no rows on a merged graph, with how many it gave and the first ones."""
+    """A read that must give no rows on a merged graph, with how many it gave and the first ones.
+
+    >>> og.FailedCheck("no_orphans", 2, ()).row_count
+    2
+    """
 
     query: str
     row_count: int
@@ -828,7 +1020,11 @@ class FailedCheck:
 
 @dataclass(eq=False)
 class ChecksFailed(Conflict):
-    """A merge whose result gives rows where a check must give none. Nothing was published."""
+    """A merge whose result gives rows where a check must give none. Nothing was published.
+
+    >>> len(og.ChecksFailed("fix", "main", (og.FailedCheck("orphans", 2, ()),)).checks)
+    1
+    """
 
     source: str
     target: str
@@ -846,7 +1042,11 @@ class ChecksFailed(Conflict):
 
 @dataclass(eq=False)
 class ReviewEnded(Conflict):
-    """A change of a review that is merged or closed."""
+    """A change of a review that is merged or closed.
+
+    >>> og.ReviewEnded("01M7JF", "merged").state
+    'merged'
+    """
 
     review: str
     state: str
@@ -860,7 +1060,11 @@ class ReviewEnded(Conflict):
 
 @dataclass(eq=False)
 class NotInstalled(OmnigraphError):
-    """A missing dependency: a package, a program or a Java."""
+    """A missing dependency: a package, a program or a Java.
+
+    >>> og.NotInstalled("Spark", "pyspark", "pip install 'omnigraph[spark]'").install
+    "pip install 'omnigraph[spark]'"
+    """
 
     what: str
     looked: str
@@ -872,7 +1076,11 @@ class NotInstalled(OmnigraphError):
 
 @dataclass(eq=False)
 class EmbeddingFailed(OmnigraphError):
-    """An embedding provider gave no usable answer. Nothing was changed."""
+    """An embedding provider gave no usable answer. Nothing was changed.
+
+    >>> og.EmbeddingFailed("openai", "timed out").provider
+    'openai'
+    """
 
     provider: str
     detail: str
@@ -886,7 +1094,11 @@ class EmbeddingFailed(OmnigraphError):
 
 @dataclass(eq=False)
 class ServerBusy(OmnigraphError):
-    """A server that has too much to do. Nothing was done. Over HTTP this is 429."""
+    """A server that has too much to do. Nothing was done. Over HTTP this is 429.
+
+    >>> og.ServerBusy("http://host:8080", "too many writes", 2).retry_after
+    2
+    """
 
     url: str
     reason: str
@@ -899,7 +1111,11 @@ class ServerBusy(OmnigraphError):
 @dataclass(eq=False)
 class ServerUnreachable(OmnigraphError):
     """A request without an answer: no connection, or one that broke. `is_unsettled` is set where a
-    write was sent, so that it may have been done."""
+    write was sent, so that it may have been done.
+
+    >>> og.ServerUnreachable("http://host:8080", "refused", False).is_unsettled
+    False
+    """
 
     url: str
     reason: str
@@ -914,7 +1130,11 @@ class ServerUnreachable(OmnigraphError):
 
 @dataclass(eq=False)
 class RecoveryRequired(OmnigraphError):
-    """A write stopped half-way. Its sidecar is kept and the next read-write open settles it."""
+    """A write stopped half-way. Its sidecar is kept and the next read-write open settles it.
+
+    >>> og.RecoveryRequired("01M7JF", "the manifest was not written").operation_id
+    '01M7JF'
+    """
 
     operation_id: str
     reason: str = "the write stopped after its sidecar was written"
@@ -929,7 +1149,11 @@ class RecoveryRequired(OmnigraphError):
 @dataclass(eq=False)
 class StorageFailed(OmnigraphError):
     """The storage under the graph refused. `unpublished` is set where it is known that nothing
-    became visible: by a write under preparation, and by a commit before its sidecar."""
+    became visible: by a write under preparation, and by a commit before its sidecar.
+
+    >>> og.StorageFailed("read a table", "I/O error", False).operation
+    'read a table'
+    """
 
     operation: str
     detail: str

@@ -52,10 +52,10 @@ def _watch(signals: int, patience_s: float) -> None:
         while True:
             timeout = None if repeats is None else patience_s
             if select.select([signals], [], [], timeout)[0]:
-                came = os.read(signals, 64)
-                if not came:
+                numbers = os.read(signals, 64)
+                if not numbers:
                     return
-                if signal.SIGINT in came and repeats is None:
+                if signal.SIGINT in numbers and repeats is None:
                     repeats = 0
             elif repeats == _REPEATS:
                 _end()

@@ -94,7 +94,11 @@ class Schemas:
     def known(self, branch: str = MAIN) -> Accepted:
         """The schema of a branch that this process read last. A write planned under a stale one is
         refused."""
-        return self._known.get(branch) or self.current(branch)
+        schema = self._known.get(branch)
+        if schema is None:
+            schema = self.of(self._store.snapshot(branch, recent=True))
+            self._known[branch] = schema
+        return schema
 
     def changed(self, branch: str = MAIN) -> bool:
         """Read the current schema of a branch; whether it differs from the known one."""

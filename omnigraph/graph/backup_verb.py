@@ -46,6 +46,9 @@ class BackupVerb:
         bucket prefix, or bring an earlier backup there up to date: only new files are copied.
 
         The copy is checked at the end. To restore it is to open it.
+
+        >>> graph.backup("people.copy").check.ok
+        True
         """
         self._guard.exports_graph()
         require_address(target)

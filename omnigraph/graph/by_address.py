@@ -45,7 +45,11 @@ def init(
     durability: Durability | None = None,
 ) -> Graph:
     """A new graph. `schema` is the path of a `.pg` file, or its text. `durability` is kept with the
-    graph: `fsync`, where a commit is on disk when it is acknowledged, or `os`."""
+    graph: `fsync`, where a commit is on disk when it is acknowledged, or `os`.
+
+    >>> made = og.init("new.omni", schema="node City { name: String @key }")
+    >>> made.close()
+    """
     require_address(uri)
     text = schema_text(schema)
     first = accepted(text, accept(text))
@@ -95,6 +99,10 @@ def open(
     With `policy`, one that was read or the path of its file, every verb first asks whether the
     `actor` may do it, and raises `Forbidden` where it may not. `actor` is who writes, where a verb
     is not told otherwise; under a policy it is nobody else.
+
+    >>> with og.open("people.omni", read_only=True) as opened:
+    ...     opened.read_only
+    True
     """
     require_address(uri)
     require_actor(actor)
@@ -119,6 +127,9 @@ def backup(
 
     As `Graph.backup`. A graph that may not be written to is copied without a lock, so a cleanup of
     it meanwhile can make the copy fail.
+
+    >>> og.backup("people.omni", "people.backup").check.ok
+    True
     """
     try:
         graph = open(uri, storage_options=storage_options, read_only=dry_run)

@@ -72,7 +72,6 @@ from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
-from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
 from omnigraph.types import DuplicateRule, EngineName, LoadMode, Timing
 
@@ -95,7 +94,11 @@ class Graph(
     BackupVerb,
     UpkeepVerbs,
 ):
-    """One open graph, safe to share between threads."""
+    """One open graph, safe to share between threads.
+
+    >>> graph.query("query q() { match { $p: Person } return { count($p) as n } }").scalar()
+    2
+    """
 
     def __init__(
         self,
@@ -158,7 +161,10 @@ class Graph(
 
     @cached_property
     def spark(self) -> Frames:
-        """Tables of the graph as Spark DataFrames."""
+        """Tables of the graph as Spark DataFrames.
+
+        >>> frames = graph.spark  # frames.read("Person") is a DataFrame
+        """
         return Frames(self._store, self._schemas, self._guard.pinned)
 
     def __repr__(self) -> str:
@@ -176,12 +182,20 @@ class Graph(
 
     @property
     def uri(self) -> str:
-        """Where the graph lives."""
+        """Where the graph lives.
+
+        >>> graph.uri.endswith("people.omni")
+        True
+        """
         return self._store.where.uri
 
     @property
     def read_only(self) -> bool:
-        """Whether this handle refuses to write."""
+        """Whether this handle refuses to write.
+
+        >>> graph.read_only
+        False
+        """
         return self._store.read_only
 
     @checked
@@ -200,6 +214,10 @@ class Graph(
 
         It runs in this process, with `engine="spark"` or a session passed as `spark` on executors.
         `stop` gives it an earlier deadline, and ends it when another thread cancels it.
+
+        >>> young = "query q($n: I32) { match { $p: Person  $p.age < $n } return { $p.name } }"
+        >>> graph.query(young, {"n": 40}).rows
+        [{'p.name': 'Ada'}]
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
@@ -238,7 +256,11 @@ class Graph(
     @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """Every table with its version and row count, now or at a commit; and the topology file
-        of each table that has one."""
+        of each table that has one.
+
+        >>> graph.snapshot().tables["edge:Knows"].row_count
+        1
+        """
         snapshot = self._guard.pinned(branch if commit is None else None, commit)
         states = {key: self._store.derived.state(pin) for key, pin in snapshot.tables.items()}
         topology = {key: state for key, state in states.items() if state is not None}
@@ -270,6 +292,10 @@ class Graph(
         branch has that name, it is returned and nothing is done. With `coalesce`, mutations of
         other threads that wait at the same time share the commit; by default as `open` was told.
         With `embed="later"`, vectors of new texts wait for `graph.embed`.
+
+        >>> done = graph.mutate('query q() { insert Person { name: "Cy" } }', actor="act-me")
+        >>> done.affected_nodes, done.commit.actor
+        (1, 'act-me')
         """
         note = noted(self._guard.changes(branch, actor), message, metadata)
         text = query_text(query)
@@ -314,7 +340,11 @@ class Graph(
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """Changes that turn one point in time into another."""
+        """Changes that turn one point in time into another.
+
+        >>> [(change.op, change.id) for change in graph.diff("main~1", "main")]
+        [('insert', 'Ada'), ('insert', 'Bob'), ('insert', 'k1')]
+        """
         old, new = self._guard.seen(before), self._guard.seen(after)
         change_filter = filters(self._schemas.of(new).catalog, kinds, types, ops)
         return changes_between(self._store, self._schemas, old, new, change_filter)
@@ -354,6 +384,10 @@ class Graph(
 
         The indexes that the schema asks for are built after the commit, as a commit of their own,
         where a table has 10,000 rows without them; `indexes="later"` leaves them to `optimize`.
+
+        >>> done = graph.load([{"name": "Dee", "age": 51}], "merge", type="Person")
+        >>> done.nodes
+        {'Person': 1}
         """
         actor, from_branch = self._guard.loads(branch, from_branch, actor)
         order = Order(
@@ -390,7 +424,11 @@ class Graph(
 
     @checked
     def branch(self, name: str) -> BranchHandle:
-        """A handle whose reads and writes are on one branch, which must exist."""
+        """A handle whose reads and writes are on one branch, which must exist.
+
+        >>> graph.branch("main").name
+        'main'
+        """
         self._store.snapshot(name)
         return BranchHandle(self, name)
 
@@ -407,33 +445,40 @@ class Graph(
     ) -> Transaction:
         """A block whose writes become one commit of a branch, or none; with `if_commit` only on
         that head of the branch. `once` names it: if a commit of the branch has that name, what the
-        block writes is dropped, and `outcome` is that of the commit."""
+        block writes is dropped, and `outcome` is that of the commit.
+
+        >>> with graph.transaction(actor="act-me") as tx:
+        ...     done = tx.mutate('query q() { insert Person { name: "Eve" } }')
+        >>> tx.outcome.kind
+        'fast_forward'
+        """
         return Transaction(self, noted(actor, message, metadata), branch, if_commit, once)
 
     def check(self) -> CheckReport:
-        """Whether everything on disk fits together: reads all of it, writes nothing."""
+        """Whether everything on disk fits together: reads all of it, writes nothing.
+
+        >>> graph.check().ok
+        True
+        """
         self._guard.reads_graph()
         self._store.lifetime.require_open()  # else it would be told as damage
         return check(self._store, self._schemas, lambda: stored_catalog(self._store))
 
     def refresh(self) -> None:
-        """Settle what dead writers left, and see what others changed."""
+        """Settle what dead writers left, and see what others changed.
+
+        >>> graph.refresh()
+        """
         if not self.read_only:
             self._store.heal()
         self._schemas.current()
 
-    def stats(self) -> StatsView:
-        """Protocol events and storage calls since the graph was opened."""
-        return self._store.stats.view()
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes kept in memory between queries."""
-        return self._reading.holdings.cache.bytes_kept
-
     def close(self) -> None:
         """Let go of everything held open, once commits under way have ended. A later call that
-        would read or write raises `GraphClosed`; to close again does nothing."""
+        would read or write raises `GraphClosed`; to close again does nothing.
+
+        >>> og.open("people.omni").close()
+        """
         self._store.close()
         self._reading.close()
 

@@ -52,7 +52,12 @@ _MISSING = (
 @dataclass(frozen=True, slots=True)
 class EmbedResult:
     """Vectors that were made, by `Type.property`, and the last commit that has them; None if
-    nothing was missing."""
+    nothing was missing.
+
+    >>> graph.embed_with("mock")
+    >>> graph.embed().commit_id is None
+    True
+    """
 
     branch: str
     embedded: dict[str, int] = field(default_factory=dict)
@@ -70,7 +75,12 @@ class EmbedVerb:
 
     @property
     def embedder(self) -> "Provider | None":
-        """The provider of its own, if it has one."""
+        """The provider of its own, if it has one.
+
+        >>> graph.embed_with(None)
+        >>> graph.embedder is None
+        True
+        """
         return self._reading.embedder
 
     def embed_with(
@@ -82,7 +92,10 @@ class EmbedVerb:
         base_url: str | None = None,
     ) -> None:
         """Name the provider that embeds texts of this graph, in writes and in queries: mock,
-        openai, openai-compatible or gemini. None: that of the environment, if it names one."""
+        openai, openai-compatible or gemini. None: that of the environment, if it names one.
+
+        >>> graph.embed_with("mock")
+        """
         if isinstance(provider, str):
             provider = make_provider(provider, model=model, key=key, base_url=base_url)
         self._reading.embedder = provider
@@ -116,7 +129,12 @@ class EmbedVerb:
         progress: Callable[[Progress], None] | None = None,
     ) -> EmbedResult:
         """Make the vectors that are missing where their texts are there, in commits of up to 2,000
-        rows. Texts that have a vector are not sent."""
+        rows. Texts that have a vector are not sent.
+
+        >>> graph.embed_with("mock")
+        >>> graph.embed().embedded
+        {}
+        """
         note = noted(self._guard.changes(branch, actor), message, metadata)
         provider = self._provider()
         if provider is None:

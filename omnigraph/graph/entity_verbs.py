@@ -60,7 +60,11 @@ class EntityVerbs:
         branch: str | None = None,
         snapshot: str | None = None,
     ) -> BlobCell:
-        """One blob: what is known about it, and its bytes when they are asked for."""
+        """One blob: what is known about it, and its bytes when they are asked for.
+
+        >>> graph.blob("node", "Person", "Ada", "photo").size
+        4
+        """
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         return find_blob(self._store, catalog, pinned, (kind, type, id, property))
@@ -76,7 +80,11 @@ class EntityVerbs:
         snapshot: str | None = None,
     ) -> EntityView:
         """One node or edge with its properties, and of a node how many edges of each type it has;
-        `NotFound` if there is none."""
+        `NotFound` if there is none.
+
+        >>> graph.entity("node", "Person", "Ada").image.properties["born"]
+        '1815-12-10'
+        """
         require_text("an id", id)
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
@@ -98,6 +106,9 @@ class EntityVerbs:
         They are the commits that lead to a branch (`main` by default) or to another point in time,
         a merge as what it changed there; with `before`, only those older than that commit. Read
         while they are iterated over.
+
+        >>> [each.change.op for each in graph.history("node", "Person", "Ada")]
+        ['insert']
         """
         require_text("an id", id)
         pinned = self._guard.pinned(branch, snapshot)
@@ -121,10 +132,13 @@ class EntityVerbs:
         metadata: Mapping[str, str] | None = None,
         once: str | None = None,
     ) -> MutationResult:
-        """Set a blob to these bytes, as one commit; `NotFound` if there is no such entity.
+        r"""Set a blob to these bytes, as one commit; `NotFound` if there is no such entity.
 
         With `if_match` only while the cell has one of these ETags, or with `*` any value, else
         `PreconditionFailed`.
+
+        >>> graph.put_blob("node", "Person", "Ada", "photo", b"\x89PNG").affected_nodes
+        1
         """
         actor = self._guard.changes(branch, actor)
         if once is not None and self._store.marked(branch, once) is not None:

@@ -56,6 +56,9 @@ class ExportVerbs:
         what. `dates="iso"` writes dates and moments of NDJSON as text instead of numbers.
 
         On Spark, and to `s3://`, a type becomes many files, each in id order.
+
+        >>> graph.export("dump/", "csv", types=["Knows"]).edges
+        {'Knows': 1}
         """
         if self._guard.policy is not None:
             snapshot = self._pinned_export(branch, snapshot).commit_id
@@ -70,7 +73,12 @@ class ExportVerbs:
         branch: str = MAIN,
         snapshot: str | None = None,
     ) -> Iterator[bytes]:
-        """One snapshot as NDJSON that loads again, a chunk of lines at a time as it is read."""
+        """One snapshot as NDJSON that loads again, a chunk of lines at a time as it is read.
+
+        >>> lines = b"".join(graph.export_lines(types=["Knows"]))
+        >>> b'"since":-51134' in lines
+        True
+        """
         pinned = self._pinned_export(branch, snapshot)
         chosen = choose_owners(self._schemas.of(pinned).catalog, types)
         return Exporting(self._store, pinned, chosen, Meter()).chunks()

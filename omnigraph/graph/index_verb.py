@@ -30,7 +30,11 @@ class IndexVerb:
         self, *, branch: str | None = None, snapshot: str | None = None
     ) -> tuple[IndexState, ...]:
         """Every index that the schema asks for: how many rows it covers, and whether it is current,
-        behind, missing or pending. `ensure_indices` and `optimize` build what is not current."""
+        behind, missing or pending. `ensure_indices` and `optimize` build what is not current.
+
+        >>> {(each.table, each.state) for each in graph.indexes()} >= {("node:Person", "missing")}
+        True
+        """
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         with self._store.history.lost.reading(pinned):

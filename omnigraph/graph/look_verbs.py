@@ -75,7 +75,11 @@ class LookVerbs:
         snapshot: str | None = None,
     ) -> EntityPage:
         """Nodes or edges of a type from an offset on, in the order of their table. Pages of one
-        commit join; the cost follows the page, not the table."""
+        commit join; the cost follows the page, not the table.
+
+        >>> graph.page("node", "Person", limit=1).next_offset
+        1
+        """
         if offset < 0 or not 0 < limit <= _PAGE_MAX:
             raise BadRequest(
                 f"a page cannot have offset {offset} and limit {limit}",
@@ -95,7 +99,11 @@ class LookVerbs:
         branch: str | None = None,
         snapshot: str | None = None,
     ) -> tuple[ListedEntity, ...]:
-        """These nodes or edges of a type, in this order; those that are not there are left out."""
+        """These nodes or edges of a type, in this order; those that are not there are left out.
+
+        >>> [each.id for each in graph.listed("node", "Person", ["Bob", "Nobody", "Ada"])]
+        ['Bob', 'Ada']
+        """
         for each in ids:
             require_text("an id", each)
         pinned = self._guard.pinned(branch, snapshot)
@@ -114,7 +122,11 @@ class LookVerbs:
         snapshot: str | None = None,
     ) -> Neighbourhood:
         """A node, the edges that the expansions ask for, and the nodes at their other ends: at most
-        300. Its offers are how else it, or the node `offers_of`, can be expanded."""
+        300. Its offers are how else it, or the node `offers_of`, can be expanded.
+
+        >>> sorted(graph.neighbourhood("Person", "Ada").nodes)
+        ['Person:Ada', 'Person:Bob']
+        """
         require_text("an id", id)
         for each in expand or ():
             if not isinstance(each, Expansion):
@@ -145,7 +157,10 @@ class LookVerbs:
         limit: int | None = None,
     ) -> Picture:
         """A picture, which a notebook shows: `draw("commits")`, `draw("schema")`,
-        `draw("entity", type, id)` or `draw("diff", before, after)`."""
+        `draw("entity", type, id)` or `draw("diff", before, after)`.
+
+        >>> picture = graph.draw("schema")  # picture.save("schema.svg")
+        """
         match what, points:
             case "commits", ():
                 return self._draw_commits(branch, _COMMITS_DRAWN if limit is None else limit)

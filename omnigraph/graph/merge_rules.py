@@ -59,7 +59,10 @@ class ChecksVerb:
         self, checks: Iterable[TargetCheck] = (), queries: Mapping[str, str] | None = None
     ) -> None:
         """Demand these checks of merges from now on, through every handle of this open graph.
-        `queries` are texts by the name of the query; the checks of a policy are of them too."""
+        `queries` are texts by the name of the query; the checks of a policy are of them too.
+
+        >>> graph.check_merges([])
+        """
         demanded = tuple(checks)
         for check in demanded:
             if not isinstance(check, TargetCheck):

@@ -27,7 +27,13 @@ _ENDED_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ReviewComment:
-    """A comment on one entity, or on the whole review where `entity_id` is None."""
+    """A comment on one entity, or on the whole review where `entity_id` is None.
+
+    >>> name = graph.branches.create("idea")
+    >>> review = graph.reviews.open("idea", title="Idea", actor="act-ada")
+    >>> graph.reviews.comment(review.id, "Why?", actor="act-bob").comments[0].text
+    'Why?'
+    """
 
     author: str | None
     text: str
@@ -51,7 +57,13 @@ class ReviewComment:
 
 @dataclass(frozen=True, slots=True)
 class ReviewApproval:
-    """An approval of the source as it was at one commit."""
+    """An approval of the source as it was at one commit.
+
+    >>> name = graph.branches.create("fix")
+    >>> review = graph.reviews.open("fix", title="Fix", actor="act-ada")
+    >>> graph.reviews.approve(review.id, actor="act-bob").approvals[0].actor
+    'act-bob'
+    """
 
     actor: str
     source_commit: str
@@ -74,7 +86,13 @@ class Review:
 
     `source_commit` is the head of the source, None once it is deleted; approvals of another commit
     have lapsed. `required_approvals` is the number that the policy demands; `commit_id` is the
-    merge, None where the target had everything."""
+    merge, None where the target had everything.
+
+    >>> name = graph.branches.create("proposal")
+    >>> review = graph.reviews.open("proposal", title="Prices", actor="act-ada")
+    >>> review.state, review.title
+    ('open', 'Prices')
+    """
 
     id: str
     source: str

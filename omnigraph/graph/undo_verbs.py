@@ -63,6 +63,9 @@ class UndoVerbs:
         Each is named by any point in time.
 
         Conflicts are answered as in a merge: `ours` is the branch, `theirs` the state before.
+
+        >>> graph.revert("main", dry_run=True).kind
+        'reverted'
         """
         actor = self._guard.changes(onto, actor)
         commits = CommitRange(self._points.resolve(commit, kind="commit"))
@@ -92,7 +95,11 @@ class UndoVerbs:
         metadata: Mapping[str, str] | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> UndoOutcome:
-        """Make a branch's content that of a point, or that of some types, as one new commit."""
+        """Make a branch's content that of a point, or that of some types, as one new commit.
+
+        >>> graph.restore("main~1", dry_run=True).kind
+        'restored'
+        """
         actor = self._guard.changes(branch, actor)
         with not_reclaimed(point):
             past = self._points.snapshot(point)

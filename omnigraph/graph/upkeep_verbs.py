@@ -1,4 +1,4 @@
-"""`Graph.optimize`, `ensure_indices`, `cleanup` and `repair`: upkeep of an open graph.
+"""`Graph.optimize`, `ensure_indices`, `cleanup`, `repair` and `stats`: upkeep of an open graph.
 
 Invariant: these methods ask the upkeep room, nothing else.
 """
@@ -9,6 +9,7 @@ from typing import Any
 from omnigraph.arguments import checked
 from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.progress import UpkeepProgress
+from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.exec.topology.build import topology_after
 from omnigraph.graph.later_rooms import (
@@ -22,6 +23,7 @@ from omnigraph.graph.later_rooms import (
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
+from omnigraph.storage.stats import StatsView
 from omnigraph.storage.store import Store
 from omnigraph.types import EngineName
 
@@ -32,6 +34,24 @@ class UpkeepVerbs:
     _store: Store
     _schemas: Schemas
     _guard: PolicyGuard
+    _reading: Reading
+
+    def stats(self) -> StatsView:
+        """Protocol events and storage calls since the graph was opened.
+
+        >>> graph.stats() == graph.stats()
+        True
+        """
+        return self._store.stats.view()
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes kept in memory between queries.
+
+        >>> graph.cache_bytes >= 0
+        True
+        """
+        return self._reading.holdings.cache.bytes_kept
 
     @checked
     def ensure_indices(
@@ -42,7 +62,11 @@ class UpkeepVerbs:
         message: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> IndexReport:
-        """Build the indexes that the schema asks for and that are missing or behind."""
+        """Build the indexes that the schema asks for and that are missing or behind.
+
+        >>> graph.ensure_indices().commit_id is None
+        False
+        """
         note = noted(self._guard.changes(branch, actor), message, metadata)
         return under_schema(
             self._schemas,
@@ -62,7 +86,11 @@ class UpkeepVerbs:
         metadata: Mapping[str, str] | None = None,
         progress: Callable[[UpkeepProgress], None] | None = None,
     ) -> OptimizeReport:
-        """Few fragments, whole indexes, a folded manifest: one commit that changes no row."""
+        """Few fragments, whole indexes, a folded manifest: one commit that changes no row.
+
+        >>> graph.optimize().branch
+        'main'
+        """
         note = noted(self._guard.changes(branch, actor), message, metadata)
         return under_schema(
             self._schemas,
@@ -93,6 +121,9 @@ class UpkeepVerbs:
 
         `keep` commits a branch stay readable, and those that were a head since `older_than`
         (`7d`) or since `grace`.
+
+        >>> graph.cleanup(keep=10, older_than="7d").commits_reclaimed
+        0
         """
         self._guard.administers()
         report = upkeep.cleanup(
@@ -122,7 +153,11 @@ class UpkeepVerbs:
         spark: Any = None,
     ) -> RepairReport:
         """Look for table heads that no commit explains; with `confirm` publish those that only
-        upkeep moved, and with `force` set the others back to what is published."""
+        upkeep moved, and with `force` set the others back to what is published.
+
+        >>> graph.repair().refused
+        ()
+        """
         actor = self._guard.administers(actor)
         return upkeep.repair(
             self._store,

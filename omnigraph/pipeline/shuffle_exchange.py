@@ -49,7 +49,7 @@ BLOCKS_BYTES = 16 << 20
 
 _INBOX_BYTES = 64 << 20
 _PARTITIONER = 0  # what Spark compares: all shuffles of one size have the same
-_FRAME_FIELDS = "place long, block binary"
+_FRAME_FIELDS = "index long, block binary"
 
 
 class InputChanged(Exception):
@@ -167,10 +167,10 @@ class ShuffleExchange:
         keyed._bypass_serializer = True  # type: ignore[attr-defined]
         with spark_errors(self.doing):
             pairs = jvm.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
-            partitioner = jvm.PythonPartitioner(self._results_place + 1, _PARTITIONER)
+            partitioner = jvm.PythonPartitioner(self._results_index + 1, _PARTITIONER)
             made = ShuffledBlocks(self, pairs.partitionBy(partitioner), {}, Counter(), 0)
             self._put_so_far.append(made)
-            results = context.runJob(self._rdd([made]), list, [self._results_place])
+            results = context.runJob(self._rdd([made]), list, [self._results_index])
         done: list[tuple[int, Any]] = []
         for number, digest, result, counts, size in results:
             made.digests[number] = digest
@@ -180,11 +180,11 @@ class ShuffleExchange:
         return [result for _, result in sorted(done, key=lambda pair: pair[0])], made
 
     @property
-    def _results_place(self) -> int:
+    def _results_index(self) -> int:
         """The partition after those of the two lanes."""
         return 2 * self.buckets
 
-    def _rdd(self, blocks: Sequence[ShuffledBlocks], places: range | None = None) -> "RDD[Any]":
+    def _rdd(self, blocks: Sequence[ShuffledBlocks], indexes: range | None = None) -> "RDD[Any]":
         """The records of several shuffles, partition by partition; of all partitions or of some."""
         from pyspark import RDD  # noqa: PLC0415
 
@@ -201,9 +201,9 @@ class ShuffleExchange:
             # Of one partitioner, so that partition n of the union is partition n of each.
             pairs = context._jsc.union(every)
         values = jvm.PythonRDD.valueOfPair(pairs)
-        if places is not None:
+        if indexes is not None:
             # A set of numbers is a function from numbers to truth, to Scala.
-            chosen = jvm.PythonUtils.toSeq(list(places)).toSet()
+            chosen = jvm.PythonUtils.toSeq(list(indexes)).toSet()
             pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(values.rdd(), chosen)
             values = pruned.toJavaRDD()
         return RDD(values, context, serializers.BatchedSerializer(serializers.CPickleSerializer()))
@@ -220,7 +220,7 @@ class ShuffleExchange:
         """Raise if a map task of these ran again and gave other keys."""
         with spark_errors(self.doing):
             seen = self.spark.sparkContext.runJob(
-                self._rdd(blocks), _digests, [self._results_place]
+                self._rdd(blocks), _digests, [self._results_index]
             )
         if Counter(seen) != Counter(pair for each in blocks for pair in each.digests.items()):
             raise InputChanged
@@ -254,8 +254,8 @@ def _records(
                 if lane == "keys":
                     digest.update(f"{name} {bucket} {data.size} ".encode())
                     digest.update(data)
-                place = bucket if lane == "keys" else buckets + bucket
-                yield place, pickle.dumps([(name, bucket, data.to_pybytes())])
+                index = bucket if lane == "keys" else buckets + bucket
+                yield index, pickle.dumps([(name, bucket, data.to_pybytes())])
         counts, size = out.counts(), out.bytes
         digest.update(repr(sorted(counts.items())).encode())
     result = (number, digest.digest(), pickle.dumps(done), counts, size)
@@ -264,8 +264,8 @@ def _records(
 
 def _pairs(records: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
     serializers: Any = import_module("pyspark.serializers")
-    for place, record in records:
-        yield serializers.pack_long(place)
+    for index, record in records:
+        yield serializers.pack_long(index)
         yield record
 
 
@@ -288,9 +288,9 @@ def _frame_task(
 
     context = TaskContext.get()
     number = 0 if context is None else int(context.partitionId())
-    for place, record in _records(number, partial(work, batches), buckets, scratch):
+    for index, record in _records(number, partial(work, batches), buckets, scratch):
         yield pa.RecordBatch.from_arrays(
-            [pa.array([place], pa.int64()), pa.array([record], pa.binary())], ["place", "block"]
+            [pa.array([index], pa.int64()), pa.array([record], pa.binary())], ["index", "block"]
         )
 
 

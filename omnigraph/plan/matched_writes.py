@@ -25,7 +25,7 @@ from omnigraph.types import Scalar, TableKey, parse_table_key
 if TYPE_CHECKING:
     from omnigraph.plan.check import TypedRead
 
-Matching = ast.Insert | ast.Upsert | ast.UpdateMatched | ast.DeleteMatched
+MatchedStatement = ast.Insert | ast.Upsert | ast.UpdateMatched | ast.DeleteMatched
 Checked = Callable[[Names, ast.Read], "tuple[TypedRead, Scope]"]
 """Checks a read; returns it with the scope of its last part."""
 
@@ -35,7 +35,7 @@ _READS_ROW = (
 
 
 def check_matched(
-    names: Names, statement: Matching, rows: ast.Matched, checked: Checked
+    names: Names, statement: MatchedStatement, rows: ast.Matched, checked: Checked
 ) -> "tuple[TypedRead, mutation_ir.PlainStatement]":
     """The read that gives the rows, and the statement that is done for each."""
     values = _RowValues(names)

@@ -51,7 +51,10 @@ class PolicyDecision:
 
 
 class Policy:
-    """Decides by the rules of one file. Safe to share between threads."""
+    """Decides by the rules of one file. Safe to share between threads.
+
+    >>> policy = og.Policy  # read from a file: og.open("people.omni", policy="policy.yaml")
+    """
 
     def __init__(self, file: PolicyFile, graph_id: str = "graph", text: str = "") -> None:
         self.file = file

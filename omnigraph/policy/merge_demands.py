@@ -20,7 +20,11 @@ _APPROVALS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class TargetCheck:
-    """A stored read that must give no rows on what a merge into a branch would publish."""
+    """A stored read that must give no rows on what a merge into a branch would publish.
+
+    >>> og.TargetCheck("main", "no_orphans").target
+    'main'
+    """
 
     target: str
     query: str

@@ -34,6 +34,12 @@ def connect(
     `/graphs/<id>`. `token` says who asks, by default that of `OMNIGRAPH_BEARER_TOKEN`. `timeout`
     is how many seconds the server may be silent. Writes carry an idempotency key and are sent again
     after a connection failure, unless `retry_writes` is false.
+
+    >>> try:
+    ...     og.connect("http://127.0.0.1:1", graph="people")
+    ... except og.ServerUnreachable as error:
+    ...     error.url
+    'http://127.0.0.1:1'
     """
     return connected(
         url,

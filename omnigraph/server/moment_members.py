@@ -1,4 +1,4 @@
-"""Which numbers of an answer are dates: a member that a client asks for with a request header.
+"""Types of date properties in an answer: a member that a client asks for with a request header.
 
 Invariant: without the header an answer is that of 0.10, dates as numbers and nothing beside them.
 With it, `moments` names for each type id the properties that are a `Date` or a `DateTime`.

@@ -7,7 +7,7 @@ error, never "absent". Puts are atomic: a reader sees the whole object or none o
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -210,24 +210,16 @@ class Objects:
         self.flusher.owe([path])
         return True
 
-    def delete(self, path: str) -> None:
-        """Remove the object. One that is gone already is no failure."""
-        with self._call("delete", path):
-            try:
-                obstore.delete(self._store, path)
-            except FileNotFoundError:
-                return
-
-    def delete_all(self, paths: Iterable[str]) -> None:
-        """Remove objects, many by one call where the store can. Those that are gone already are no
+    def delete(self, *paths: str) -> None:
+        """Remove objects, many by one call where the store can. One that is gone already is no
         failure."""
-        paths = list(paths)
-        if self._root is not None:
-            for path in paths:
-                self.delete(path)
-        elif paths:
+        if self._root is None and len(paths) > 1:
             with self._call("delete", paths[0]):
                 obstore.delete(self._store, paths)
+            return
+        for path in paths:
+            with self._call("delete", path), suppress(FileNotFoundError):
+                obstore.delete(self._store, path)
 
     def list(self, prefix: str) -> tuple[str, ...]:
         """The paths of all objects below a prefix, sorted."""
@@ -278,7 +270,7 @@ class Objects:
 
     def delete_prefix(self, prefix: str) -> None:
         """Remove everything below a prefix."""
-        self.delete_all(self.list(prefix))
+        self.delete(*self.list(prefix))
         self.prune(prefix)
         self.flusher.forget(prefix)
 

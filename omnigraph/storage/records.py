@@ -202,11 +202,6 @@ def decode_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 TRANSACTIONS = "tx/"  # branches for the length of a block, of which nothing need be known
 
 
-def _nodes_first(table_key: str) -> tuple[bool, str]:
-    kind, name = parse_table_key(table_key)
-    return kind != "node", name
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Commit(CommitFacts):
     """One graph commit. `branch` is None for main; `created_at` counts microseconds."""
@@ -225,7 +220,7 @@ class Commit(CommitFacts):
 
     @property
     def created(self) -> datetime:
-        """The moment of the commit, in UTC: `created_at` as a datetime, to the microsecond."""
+        """The moment of the commit: `created_at` as a datetime in UTC."""
         return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.created_at)
 
     @property
@@ -237,7 +232,8 @@ class Commit(CommitFacts):
     def changed(self) -> str:
         """The rows that the commit changed, by type: `+3 Person ~1 Knows`."""
         changed = []
-        for key, counts in sorted(self.counts.items(), key=lambda item: _nodes_first(item[0])):
+        nodes_first = sorted(self.counts, key=lambda key: (parse_table_key(key)[0] != "node", key))
+        for key, counts in ((key, self.counts[key]) for key in nodes_first):
             signs = (("+", counts.inserted), ("~", counts.updated), ("-", counts.deleted))
             changed += [f"{sign}{count}" for sign, count in signs if count]
             changed.append(parse_table_key(key)[1])

@@ -196,19 +196,22 @@ class Store:
 
     # Reading
 
-    def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
-        """What a read sees now, or saw at a commit."""
+    def snapshot(
+        self,
+        branch: str = MAIN,
+        *,
+        commit: str | None = None,
+        recent: bool = False,
+        seen_by: Write | None = None,
+    ) -> Snapshot:
+        """What a read sees now, or saw at a commit; with `recent` what it saw a moment ago, without
+        a look if this process has just had one; or what a write builds on."""
+        if seen_by is not None:
+            return self.manifest.snapshot(seen_by.state)
         if commit is not None:
             return self.history.snapshot(commit)
-        return self.manifest.snapshot(self.manifest.state(branch))
-
-    def recent_snapshot(self, branch: str) -> Snapshot:
-        """What a read saw a moment ago, without a look if this process has just had one."""
-        return self.manifest.snapshot(self.manifest.recent(branch))
-
-    def seen_by(self, write: Write) -> Snapshot:
-        """What a write sees: the state of its branch that it builds on."""
-        return self.manifest.snapshot(write.state)
+        known = self.manifest.recent(branch) if recent else self.manifest.state(branch)
+        return self.manifest.snapshot(known)
 
     def reader(
         self, snapshot: Snapshot, table_key: TableKey, arriving: Arriving = uncounted
@@ -326,7 +329,7 @@ class Store:
         try:
             commit, has_steps = self._committer.commit(prepared, turn)
         except HeadAhead as ahead:
-            raise self._settled(prepared, ahead, turn) from ahead
+            raise _settled(self, prepared, ahead, turn) from ahead
         except RecoveryRequired as stopped:
             if isinstance(stopped.__cause__, Conflict):
                 # Lost at the very end: undo it now, the caller may begin again.
@@ -335,26 +338,11 @@ class Store:
             raise
         state = self.manifest.known(branch)
         if state is not None and state.version == commit.manifest_version:
-            self.history.remember(commit, self.manifest.snapshot(state))
-            self.history.learn(state, commit)
+            self.history.remember(commit, self.manifest.snapshot(state), published=state)
         # A commit has at most four barriers: one with steps of its own leaves this to the next.
         if not (self.flusher.is_on and has_steps):
             self.folding.fold_manifest_quietly(branch, turn.kept)
         return commit
-
-    def _settled(self, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:
-        """A writer died between our look and our locks: settle it, then say what this write met."""
-        branch = prepared.intent.branch
-        alive = self._recoverer.heal(patient=True, kept=turn.kept)
-        self.manifest.state(branch).require(prepared.expected_table_versions)
-        blocking = _blocking(self.sidecars, alive, ahead.table_key, branch)
-        if blocking is not None:
-            return RecoveryRequired(blocking, ROLLBACK_PENDING)
-        return StorageFailed(
-            f"checked {ahead.table_key} on {branch}",
-            f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
-            "sidecar explains it; run `omnigraph repair`",
-        )
 
     @contextmanager
     def upkeep(self, *, reclaims: bool = False) -> Iterator[None]:
@@ -414,6 +402,21 @@ class Store:
         """Pass unless the store was opened read-only."""
         if self.read_only:
             raise BadRequest("the graph is open read-only", "open it without read_only to write")
+
+
+def _settled(store: Store, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:
+    """A writer died between our look and our locks: settle it, then say what this write met."""
+    branch = prepared.intent.branch
+    alive = store._recoverer.heal(patient=True, kept=turn.kept)
+    store.manifest.state(branch).require(prepared.expected_table_versions)
+    blocking = _blocking(store.sidecars, alive, ahead.table_key, branch)
+    if blocking is not None:
+        return RecoveryRequired(blocking, ROLLBACK_PENDING)
+    return StorageFailed(
+        f"checked {ahead.table_key} on {branch}",
+        f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
+        "sidecar explains it; run `omnigraph repair`",
+    )
 
 
 def _blocking(

@@ -64,7 +64,13 @@ def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> Done:
         except SystemExit as end:
             status = end.code
     out.flush()
-    return Done(int(status or 0), out.buffer.getvalue().decode(), err.getvalue())  # type: ignore[attr-defined]
+    return Done(int(status or 0), _text(out), err.getvalue())
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    """What was written; bytes that are no text, of Parquet say, are spelled out."""
+    buffer: io.BytesIO = stream.buffer  # type: ignore[assignment]
+    return buffer.getvalue().decode("utf-8", "backslashreplace")
 
 
 def lines(*arguments: str, cwd: Path | None = None) -> list[str]:

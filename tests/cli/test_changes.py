@@ -271,8 +271,8 @@ def test_conflicts_as_a_server_tells_them(folder: Path) -> None:
         "kind": "divergent_update",
         "message": "divergent update for id 'Ada'",
         "base": {"properties": {"name": "Ada", "age": 36, "city": None}},
-        "source": {"properties": {"name": "Ada", "age": 37, "city": "Bath"}},
-        "target": {"properties": {"name": "Ada", "age": 38, "city": None}},
+        "source": {"properties": {"name": "Ada", "age": 37, "city": None}},
+        "target": {"properties": {"name": "Ada", "age": 38, "city": "Bath"}},
     }
     assert "error: merge conflicts" in done.stderr
 

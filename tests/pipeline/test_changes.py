@@ -14,6 +14,7 @@ import omnigraph.spark as ogs
 from omnigraph.graph import Graph
 from omnigraph.pipeline.source_changes import ChangesReader, CommitPartition
 from omnigraph.pipeline.source_options import change_options
+from omnigraph.storage.manifest import manifest
 from tests.exec.bulk import edge, lines, new_graph, person
 
 
@@ -70,14 +71,17 @@ def test_SS1_a_batch_has_so_many_commits_and_not_those_of_some_actors(graph: Gra
     assert [[row["number"] for row in rows] for rows in batches] == [[1, 1], [3, 3, 4]]
 
 
-def test_SS1_a_start_is_exclusive_and_a_gap_is_an_error(graph: Graph) -> None:
+def test_SS1_a_start_is_exclusive_and_a_gap_is_an_error(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     second = graph.commits.list()[2]
     assert second.actor == "act-bot"
     source = reader(graph, startingCommit=second.id)
     start = source.initialOffset()
     rows = batch(source, start, source.latestOffset(start, None))
     assert [row["number"] for row in rows] == [3, 3, 4]
-    graph.cleanup(keep=1, older_than="0s", confirm=True, grace="0s")
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
+    graph.cleanup(keep=1, grace=0, confirm=True)
     first = reader(graph)
     parts = first.partitions(first.initialOffset(), start)
     assert isinstance(parts[0], CommitPartition)

@@ -47,6 +47,22 @@ def test_a_mutation_that_changes_nothing_has_no_commit(server: Served) -> None:
     assert server.answer("/mutate", body, wire.ChangeOutput)["commit"] is None
 
 
+def test_what_a_match_finds_is_written(server: Served) -> None:
+    branch = branched(server, "matched")
+    older = "query q($n: I32) { update $p set { age: age + $n } match { $p: Person  $p knows $f } }"
+    body = {"query": older, "params": {"n": 4}, "branch": branch}
+    assert server.answer("/mutate", body, wire.ChangeOutput)["affected_nodes"] == 1
+    ages = "query q() { match { $p: Person } return { $p.age as a } order { a } }"
+    rows = server.graph.query(ages, branch=branch).rows
+    assert [row["a"] for row in rows] == [25, 40]
+    late = (
+        'query q() { insert Note { text: "x" } insert Note { text: $n.text } match { $n: Note } }'
+    )
+    answer = server.post("/mutate", {"query": late, "branch": branch})
+    assert answer.status_code == 400
+    assert "D3" in answer.json()["error"]
+
+
 def test_mutations_at_once_share_commits_where_the_server_says_so(tmp_path: Path) -> None:
     with served(new_graph(tmp_path), coalesce_ms=300) as server:
         before = len(server.graph.commits.list())

@@ -69,6 +69,7 @@ PUBLIC = {
 
 CONTEXT_VARIABLES = {
     "exec/limits.py:_WATCH": "limits of the running query, asked for by every operator",
+    "exec/values/mint.py:_series": "part of a load whose ids follow from it, for every decoder",
 }
 """State that no argument shows: each needs a reason."""
 

@@ -10,7 +10,8 @@ from tests.shape.modules import ROOT, modules
 
 PAGE = ROOT / "docs" / "cli.md"
 BEGIN, END = "| variable | default | allowed | use |\n|---|---|---|---|\n", "\n\n"
-NOT_LISTED = {environment.FAILPOINTS.name, environment.COMPLETE.name, "PATH", "HOME", "TERM"}
+SHELLS = {environment.COMPLETE, environment.COMPLETE_WORDS, environment.COMPLETE_ARGUMENTS}
+NOT_LISTED = {environment.FAILPOINTS.name, "PATH", "HOME", "TERM", *(each.name for each in SHELLS)}
 READERS = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 

@@ -28,6 +28,9 @@ VALUES: dict[Any, Any] = {
     tuple[int, int]: (3, 5),
     tuple[str, ...]: ("review", "tx/1"),
     tuple[tuple[str, int], ...]: (("unique", 7),),
+    tuple[tuple[Violation, int], ...]: (
+        (Violation("unique", "Person", "email", "Ada", "a@b", "taken"), 7),
+    ),
     tuple[Violation, ...]: (Violation("unique", "Person", "email", "Ada", "a@b", "taken"),),
     tuple[FailedCheck, ...]: (FailedCheck("no_orphans", 1, ({"name": "Ada"},)),),
     tuple[MergeConflict, ...]: (MergeConflict("node", "Person", "Ada", "both_changed"),),

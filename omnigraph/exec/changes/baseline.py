@@ -23,6 +23,10 @@ class Baseline:
 
     Lazy: rows are read as they are iterated over, a batch at a time. Keep the data
     durably first, then the cursor.
+
+    >>> whole = graph.changes.baseline(kinds=["edge"])
+    >>> [record["data"]["id"] for record in whole]
+    ['k1']
     """
 
     commit_id: CommitId

@@ -28,7 +28,11 @@ Selector = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class BlobCell:
-    """A blob that is not null. `uri` is the address of an external one, which has no bytes here."""
+    r"""A blob that is not null. `uri` is the address of an external one, which has no bytes here.
+
+    >>> graph.blob("node", "Person", "Ada", "photo").read()
+    b'\x89PNG'
+    """
 
     size: int | None
     etag: str | None

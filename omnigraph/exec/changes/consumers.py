@@ -35,6 +35,10 @@ class FeedConsumer:
     `state` is `active`; `late` when it is past its largest lag, so that the next cleanup may end
     its claim; `lapsed` when one did; `branch gone` when its branch was deleted. Moments count
     microseconds.
+
+    >>> graph.changes.register("search", max_lag="7d").state
+    'active'
+    >>> graph.changes.unregister("search")
     """
 
     name: str

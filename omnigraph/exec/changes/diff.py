@@ -66,7 +66,12 @@ Position = tuple[str, int, str]
 
 class ChangedType(NamedTuple):
     """The type that changes belong to: kind, name, id and property names, and which of them are
-    dates or moments."""
+    dates or moments.
+
+    >>> change, *_ = graph.diff("main~1", "main")
+    >>> change.of.name, change.of.properties
+    ('Person', ('name', 'age', 'born', 'photo'))
+    """
 
     kind: str
     name: str
@@ -76,7 +81,12 @@ class ChangedType(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One entity that differs, with how it was and how it is."""
+    """One entity that differs, with how it was and how it is.
+
+    >>> change, *_ = graph.diff("main~1", "main")
+    >>> change.op, change.type, change.id, change.before
+    ('insert', 'Person', 'Ada', None)
+    """
 
     of: ChangedType
     id: str
@@ -187,7 +197,11 @@ class Page:
 
 
 class Changes:
-    """The changes between two snapshots, read when they are asked for."""
+    """The changes between two snapshots, read when they are asked for.
+
+    >>> graph.diff("main~1", "main").counts()
+    {('node', 'Person', 'insert'): 2, ('edge', 'Knows', 'insert'): 1}
+    """
 
     def __init__(
         self,

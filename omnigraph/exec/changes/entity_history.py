@@ -30,7 +30,12 @@ from omnigraph.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class EntityRevision:
-    """One commit that changed an entity, and how."""
+    """One commit that changed an entity, and how.
+
+    >>> newest, *_ = graph.history("node", "Person", "Ada")
+    >>> newest.cause.id == graph.commits.get("main").id
+    True
+    """
 
     cause: Commit
     change: Change
@@ -45,6 +50,10 @@ class EntityHistory:
 
     Where cleanup removed what an older revision needs, the iteration ends, and `unreadable` names
     the first commit that cannot be compared with the one before it.
+
+    >>> newest, *_ = graph.history("node", "Person", "Ada")
+    >>> newest.change.op
+    'insert'
     """
 
     def __init__(

@@ -29,7 +29,11 @@ _ENDS = {OUT: "src", IN: "dst"}
 
 @dataclass(frozen=True, slots=True)
 class EdgeCount:
-    """How many edges of a type leave a node (`out`) or lead to it (`in`)."""
+    """How many edges of a type leave a node (`out`) or lead to it (`in`).
+
+    >>> graph.entity("node", "Person", "Bob").edges
+    (EdgeCount(type='Knows', direction='in', count=1),)
+    """
 
     type: str
     direction: str
@@ -38,7 +42,11 @@ class EdgeCount:
 
 @dataclass(frozen=True, slots=True)
 class EntityView:
-    """One entity of a snapshot. `edges` are those of a node, without the types it has none of."""
+    """One entity of a snapshot. `edges` are those of a node, without the types it has none of.
+
+    >>> [(edges.type, edges.count) for edges in graph.entity("node", "Person", "Ada").edges]
+    [('Knows', 1)]
+    """
 
     kind: str
     type: str

@@ -64,7 +64,12 @@ class FeedBlock:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """A page of a poll: with `next_page_token`, or as its last one with `cursor`."""
+    """A page of a poll: with `next_page_token`, or as its last one with `cursor`.
+
+    >>> page = graph.changes.poll(start="beginning", limit=2)
+    >>> [change.id for change in page.blocks[0].changes], page.caught_up
+    (['Ada', 'Bob'], None)
+    """
 
     blocks: tuple[FeedBlock, ...]
     next_page_token: str | None = None

@@ -45,7 +45,12 @@ def shown_moment(value: Any, scalar: Scalar) -> Any:
 
 
 class Image(NamedTuple):
-    """An entity's properties, and for an edge the ids of its two ends."""
+    """An entity's properties, and for an edge the ids of its two ends.
+
+    >>> change, *_ = graph.diff("main~1", "main")
+    >>> change.after.properties["name"]
+    'Ada'
+    """
 
     properties: dict[str, Any]
     endpoints: tuple[str, str] | None = None

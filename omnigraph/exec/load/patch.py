@@ -32,7 +32,7 @@ from omnigraph.exec.load.intake import RowSink, absent_mark, made_ready
 from omnigraph.exec.load.ndjson import Owner, TypedRows
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.spill import ORIGIN, Spill, part_and_line
-from omnigraph.exec.load.upsert import Matching, job_tables, replaced_keys, row_keys
+from omnigraph.exec.load.upsert import IdMatching, job_tables, replaced_keys, row_keys
 from omnigraph.exec.rules.faults import Faults, Reject, merged
 from omnigraph.exec.rules.rules import rules_of
 from omnigraph.exec.values.pushdown import ids_filter
@@ -235,7 +235,7 @@ class PatchFinish:
             are_many = not is_few(self.keys.rows(id_keys(table).name), reader)
             if are_many:
                 # The id column is read once, instead of an index being asked for each id.
-                blocks.append(Matching(self.store, self.exchange).replaced(reader, self.keys))
+                blocks.append(IdMatching(self.store, self.exchange).replaced(reader, self.keys))
             works.append(partial(complete, self._job(reader, owner, are_many=are_many)))
         done, put = self.exchange.forward(works, blocks, "rows")
         keep = self.taken.faults.keep_rejects

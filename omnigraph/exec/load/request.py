@@ -79,7 +79,12 @@ class LoadResult:
     """Result of a load. `nodes` and `edges` count input rows by type, in name order; `rounded`
     counts values of the input that were cut to the millisecond, by `Type.property`; `beside_equal`
     edges that a merge of at most 10,000 added although an equal one was there, by type; `indexes`
-    are those that were built after the commit."""
+    are those that were built after the commit.
+
+    >>> done = graph.load([{"name": "Fay"}], "merge", type="Person")
+    >>> done.inserted, done.updated, done.engine
+    (1, 0, 'local')
+    """
 
     branch: str
     base_branch: str | None

@@ -152,7 +152,7 @@ def take_out_bucket(job: FindJob, bucket: int, read: ReadKeys) -> TakenOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class IdMatching:
     """Finds the committed rows that the input of a load names by id."""
 
     store: Store
@@ -307,7 +307,7 @@ class Upsert:
         self, write: Write, owner: Owner, ids: Blocks, rows: Blocks, losers: pa.Array | None
     ) -> None:
         """Stage one table's merge as one version."""
-        matching = Matching(self.store, self.exchange)
+        matching = IdMatching(self.store, self.exchange)
         taken, replaced = matching.taken_out(write.read(owner.table), ids)
         where, before = self.store.where, self._done.get(owner.table, {})
         base = write.base(owner.table)

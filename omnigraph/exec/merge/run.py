@@ -80,6 +80,10 @@ class MergeOutcome:
 
     `changes` are the entities that change on the target; `kept_edges` those that an answer keeps
     with their node. `branch_deleted` is None unless deleting the source was asked for.
+
+    >>> name = graph.branches.create("draft")
+    >>> graph.branches.merge("draft").kind
+    'already_up_to_date'
     """
 
     kind: str
@@ -191,7 +195,7 @@ def _run_now(
     store: Store, schemas: Schemas, asked: MergeRequest, source: str, target: str
 ) -> MergeOutcome:
     theirs = store.snapshot(source)
-    both = (schemas.of(each).catalog for each in (theirs, store.recent_snapshot(target)))
+    both = (schemas.of(each).catalog for each in (theirs, store.snapshot(target, recent=True)))
     types = [owner for catalog in both for owner in catalog.types]
     answers = Answers.checked(types, asked.by, asked.resolve)
     meter = Meter(asked.progress)

@@ -42,6 +42,10 @@ class UndoOutcome:
     commit; or `conflicts`, in a preview that needs answers. `reason` tells why nothing is left to
     do, or what to do about conflicts. `undone` names the commit that was reverted, the two ends of
     a range, or the commit that was restored.
+
+    >>> outcome = graph.revert("main", dry_run=True)
+    >>> outcome.kind, outcome.dry_run
+    ('reverted', True)
     """
 
     kind: str

@@ -14,7 +14,7 @@ from ulid import ULID
 from omnigraph.catalog.ids import entity_id
 from omnigraph.catalog.model import NodeType, Type
 from omnigraph.errors import ConstraintViolated, Violation
-from omnigraph.exec.mutate.staging import Staging
+from omnigraph.exec.mutate.staging import Staging, update_each
 from omnigraph.exec.search.vector_fill import embedded_properties
 from omnigraph.exec.values.computed import constants_of
 from omnigraph.exec.values.default_cells import default_values
@@ -93,7 +93,7 @@ def apply_to_rows(
                 zip(ids, (dict(zip(values, row, strict=True)) for row in each), strict=True)
             )
             last.pop(None, None)
-            staging.table(table).update_each(last)
+            update_each(staging.table(table), last)
         case mutation_ir.DeleteRows(table=table, cascades=cascades):
             ids = dict.fromkeys(id for id in rows.column(0).to_pylist() if id is not None)
             staging.delete_ids(table, list(ids), cascades)
@@ -177,7 +177,7 @@ def _upsert(
         name: {column: cell for column, cell in row.items() if column not in ("id", *owner.key)}
         for name, row in latest.items()
     }
-    known = table.update_each(sets)
+    known = update_each(table, sets)
     for name, row in latest.items():
         if name not in known:
             table.insert({**default_values(owner), **row}, strict=True)

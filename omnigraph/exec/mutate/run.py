@@ -63,7 +63,12 @@ Matches = Callable[[mutation_ir.MatchedRows], pa.Table]
 class MutationResult:
     """Result of a mutation. `commit` is None when it changed nothing; `rounded` counts values
     given that were cut to the millisecond, by `Type.property`. `repeated`: nothing was done, the
-    commit is that of an earlier mutation `once`."""
+    commit is that of an earlier mutation `once`.
+
+    >>> done = graph.mutate("query q() { update Person set { age: 37 } where age = 36 }")
+    >>> done.affected_nodes
+    1
+    """
 
     branch: str
     query_name: str
@@ -321,7 +326,7 @@ def _matched(
     assert asked.reading is not None
     for table in sorted(tables_read(op.read, staging.catalog)):
         write.read(table)
-    return asked.reading.rows_of(op.read, asked.given, store.seen_by(write)).to_arrow()
+    return asked.reading.rows_of(op.read, asked.given, store.snapshot(seen_by=write)).to_arrow()
 
 
 def run_statements(staging: Staging, asked: Request, matches: Matches | None) -> Counter[str]:

@@ -137,26 +137,6 @@ class PendingTable:
         self._written.append(_ids(after))
         self.changed.update(changed)
 
-    def update_each(self, sets: Mapping[str, Row]) -> set[str]:
-        """Set columns of rows by id, to values of their own; returns the ids that there are. All
-        set the same columns."""
-        changed = list(next(iter(sets.values()), {}))
-        known = set[str]()
-        for where in _by_ids(list(sets)):
-            matches = without_ids(self._committed(where, [*self.schema.names, ADDRESS]), self.ids())
-            pending = select_among(self.rows(), where, self._given)
-            matched = pa.concat_tables([pending, matches.select(self.schema.names)])
-            ids = matched.column("id").to_pylist()
-            self._replaced += matches.column(ADDRESS).chunks
-            after = {
-                name: pa.array([sets[id][name] for id in ids], self.schema.field(name).type)
-                for name in changed
-            }
-            if ids:
-                self._put(with_columns(matched, after), changed)
-            known.update(ids)
-        return known
-
     def upsert(self, row: Row, *, key: Sequence[str], defaults: Row) -> None:
         """Set the columns of the row of an id, which keeps its others; or insert it."""
         sets = {name: value for name, value in row.items() if name != "id" and name not in key}
@@ -237,6 +217,27 @@ class PendingTable:
         if not len(ids) or not self.reader.pin.row_count or self.reader.lacks(ids):
             return pa.array([], _ADDRESS_FIELD.type)
         return rows_by_key(self.reader, "id", ids, ["id", ADDRESS])[ADDRESS].combine_chunks()
+
+
+def update_each(table: PendingTable, sets: Mapping[str, Row]) -> set[str]:
+    """Set columns of rows by id, to values of their own; returns the ids that there are. All
+    set the same columns."""
+    changed = list(next(iter(sets.values()), {}))
+    known = set[str]()
+    for where in _by_ids(list(sets)):
+        matches = without_ids(table._committed(where, [*table.schema.names, ADDRESS]), table.ids())
+        pending = select_among(table.rows(), where, table._given)
+        matched = pa.concat_tables([pending, matches.select(table.schema.names)])
+        ids = matched.column("id").to_pylist()
+        table._replaced += matches.column(ADDRESS).chunks
+        after = {
+            name: pa.array([sets[id][name] for id in ids], table.schema.field(name).type)
+            for name in changed
+        }
+        if ids:
+            table._put(with_columns(matched, after), changed)
+        known.update(ids)
+    return known
 
 
 class Staging:
@@ -328,8 +329,8 @@ def _by_ids(ids: Sequence[str]) -> Iterator[ir.Expr]:
     """Conditions that select the rows of these ids, a number of them at a time."""
     entity, listed = ir.EntityId(ir.SELF, ID_TYPE), ValueType(ID_TYPE.scalar, is_list=True)
     for start in range(0, len(ids), KEYS_MAX):
-        some = tuple(ids[start : start + KEYS_MAX])
-        yield ir.ListContains(ir.Const(some, listed), entity)
+        batch = tuple(ids[start : start + KEYS_MAX])
+        yield ir.ListContains(ir.Const(batch, listed), entity)
 
 
 def _ids(rows: pa.Table) -> pa.Array:

@@ -37,7 +37,12 @@ class PythonColumn:
 
 @dataclass(frozen=True, repr=False)
 class QueryResult:
-    """The rows of one query, and the commit they were read from."""
+    """The rows of one query, and the commit they were read from.
+
+    >>> result = graph.query("query q() { match { $p: Person  $p.age > 1 } return { $p.age } }")
+    >>> result.scalar(), result.columns, len(result)
+    (36, ['p.age'], 1)
+    """
 
     columns: list[str]
     commit_id: str

@@ -59,8 +59,8 @@ class Faults:
         if not total:
             return
         self.counts[violations[0].rule] += total
-        self.kinds.update(violation.kind for violation in violations)
-        self.kinds[violations[0].kind] += total - len(violations)
+        self.kinds.update(violation.kind() for violation in violations)
+        self.kinds[violations[0].kind()] += total - len(violations)
         for violation in violations:
             self._offer(part, violation)
             if self.keep_rejects:
@@ -75,14 +75,14 @@ class Faults:
         self.rejects.extend(other.rejects)
 
     def _offer(self, part: int, violation: Violation) -> None:
-        kept = self.first.get(violation.kind)
+        kept = self.first.get(violation.kind())
         if kept is None or _sort_key(part, violation) < _sort_key(*kept):
-            self.first[violation.kind] = (part, violation)
+            self.first[violation.kind()] = (part, violation)
 
     def count(self, violation: Violation, number: int) -> None:
         """So many more of the kind of a violation, without where they are."""
         self.counts[violation.rule] += number
-        self.kinds[violation.kind] += number
+        self.kinds[violation.kind()] += number
 
     def located(self, files: Sequence[str | None], first_lines: Sequence[int] = ()) -> "Faults":
         """The same faults with the file of each part, and lines counted from its beginning.
@@ -116,7 +116,7 @@ class Faults:
             kind = taken.text.partition(" ")[0]
             return KeyTaken(kind, taken.type_name, taken.id or "")
         listed = listed[:LISTED_MAX]
-        folded = tuple((violation, self.kinds[violation.kind]) for violation in listed)
+        folded = tuple((violation, self.kinds[violation.kind()]) for violation in listed)
         counts = tuple(sorted(self.counts.items()))
         return ConstraintViolated(tuple(listed), self.total, counts, folded)
 

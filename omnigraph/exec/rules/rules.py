@@ -250,7 +250,7 @@ def joined(
     every = (violation for part in parts for violation in part.violations)
     kinds = dict[tuple[str, str, str], tuple[Violation, int]]()
     for first, count in (each for part in parts for each in part.kinds):
-        kept, before = kinds.get(first.kind, (first, 0))
-        kinds[first.kind] = kept, before + count
+        kept, before = kinds.get(first.kind(), (first, 0))
+        kinds[first.kind()] = kept, before + count
     total = sum(part.total for part in parts)
     return RuleViolations(tuple(every)[:listed], total, tuple(kinds.values()))

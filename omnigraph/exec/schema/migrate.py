@@ -46,7 +46,11 @@ _WIDE = "omnigraph wide "  # no name of a property
 
 @dataclass(frozen=True, slots=True)
 class SchemaApplied:
-    """Result of a schema apply. `commit` is None when there was nothing to do."""
+    """Result of a schema apply. `commit` is None when there was nothing to do.
+
+    >>> graph.schema.apply(graph.schema.text).applied
+    False
+    """
 
     steps: tuple[Step, ...]
     commit: Commit | None

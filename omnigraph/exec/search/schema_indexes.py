@@ -32,8 +32,8 @@ def is_kind(index: IndexFacts, kind: IndexKind) -> bool:
 
 def metric_of(index: IndexFacts) -> Metric:
     """The metric of an index of vectors."""
-    said = index.name.split(":")[-2]
-    return Metric(said) if said in list(Metric) else Metric.L2
+    ends = {metric: f":{metric}:{IndexKind.VECTOR}" for metric in Metric}
+    return next((m for m, end in ends.items() if index.name.endswith(end)), Metric.L2)
 
 
 def schema_indexes(catalog: Catalog) -> tuple[SchemaIndex, ...]:

@@ -23,6 +23,9 @@ class BackupReport:
 
     `heads` are the commits of the branches at the moment of the copy; `check` is the result of
     checking the copy, None when it was not checked.
+
+    >>> graph.backup("people.second").dry_run
+    False
     """
 
     source: str

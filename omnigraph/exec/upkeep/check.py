@@ -24,7 +24,11 @@ from omnigraph.types import TableKey
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """Findings, and how much was checked."""
+    """Findings, and how much was checked.
+
+    >>> graph.check().findings
+    ()
+    """
 
     findings: tuple[Finding, ...]
     branches: tuple[str, ...]

@@ -31,6 +31,9 @@ class CleanupReport:
 
     `kept` are the commits that stay, newest first, each with its reasons. `consumers_lapsed` are
     the feed consumers past their largest lag that lose commits they have not acknowledged.
+
+    >>> graph.cleanup(keep=10).confirmed
+    False
     """
 
     tables: tuple[TableCleanup, ...]

@@ -9,7 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault: a code for programs, its subject, a text, and what to do about it."""
+    """One fault: a code for programs, its subject, a text, and what to do about it.
+
+    >>> og.Finding("orphan", "Knows k1", "its target is missing", "repair").code
+    'orphan'
+    """
 
     code: str
     subject: str

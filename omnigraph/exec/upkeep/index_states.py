@@ -22,7 +22,11 @@ CURRENT, BEHIND, MISSING, PENDING = "current", "behind", "missing", "pending"
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """One index: of how many rows it covers how many. `reason` says why it is pending."""
+    """One index: of how many rows it covers how many. `reason` says why it is pending.
+
+    >>> og.IndexState("node:Person", "name", "btree", "current", 3, 3).state
+    'current'
+    """
 
     table: TableKey
     column: str

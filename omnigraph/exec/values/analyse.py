@@ -58,11 +58,11 @@ def terms(text: str) -> list[str]:
     return [stem for stem in stems if stem is not None]
 
 
-def highlighted(text: str, wanted: Collection[str], before: str, after: str) -> str:
+def highlighted(text: str, sought: Collection[str], before: str, after: str) -> str:
     """The text with marks around every word whose term is one of these."""
     parts, end = list[str](), 0
     for piece in _PIECE.finditer(text.translate(_characters().split)):
-        if term(piece[0]) in wanted:
+        if term(piece[0]) in sought:
             parts += [text[end : piece.start()], before, piece[0], after]
             end = piece.end()
     return "".join((*parts, text[end:]))

@@ -31,7 +31,7 @@ from omnigraph.exec.values.text_kernels import TEXTS
 from omnigraph.plan import ir
 from omnigraph.plan.explain import expression
 from omnigraph.plan.expressions import needs, type_of
-from omnigraph.types import ValueType
+from omnigraph.types import Scalar, ValueType
 
 KERNELS = {**ARITHMETIC, **TEXTS, **CASTS}
 """Every function and operator of `plan.functions`."""
@@ -251,7 +251,7 @@ def _has_width(kind: ValueType) -> bool:
 
 
 def _fits(kind: ValueType, stored: pa.DataType) -> bool:
-    return bool(arrow_type(kind) != pa.uint64() or stored != pa.int64())
+    return kind.scalar is not Scalar.U64 or bool(stored != pa.int64())
 
 
 def repeated(value: ir.Constant, type_: ValueType, length: int) -> pa.Array:

@@ -159,8 +159,8 @@ def _join(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
 
 
 def _highlight(texts: pa.Array, query: str, before: str = "**", after: str = "**") -> pa.Array:
-    wanted = frozenset(terms(query))
-    return pa.array([highlighted(each, wanted, before, after) for each in texts.to_pylist()])
+    sought = frozenset(terms(query))
+    return pa.array([highlighted(each, sought, before, after) for each in texts.to_pylist()])
 
 
 # ---- nulls

@@ -51,23 +51,29 @@ def cloned(data: bytes, location: str, root: Root) -> bytes:
     and what its transaction says it is a clone of. That lies right before the manifest."""
     data = rebased(data, location, root)
     start, message = _manifest(data)
-    at = next((value for number, value in message if number == _TRANSACTION), None)
-    if not isinstance(at, int):
+    offset = next((value for number, value in message if number == _TRANSACTION), None)
+    if not isinstance(offset, int):
         raise _strange("it has no transaction")
-    (length,) = _LENGTH.unpack_from(data, at)
-    body = data[at + _LENGTH.size : start]
+    (length,) = _LENGTH.unpack_from(data, offset)
+    body = data[offset + _LENGTH.size : start]
     if len(body) != length:
         raise _strange("its transaction does not end where the manifest begins")
-    told = encoded(
+    described = encoded(
         [
             (number, encoded(_clone(value, location, root)) if number == _CLONE else value)
             for number, value in decoded(body)
         ]
     )
-    begins = at + _LENGTH.size + len(told)
+    begins = offset + _LENGTH.size + len(described)
     _, major, minor, magic = _FOOTER.unpack(data[-_FOOTER.size :])
     footer = _FOOTER.pack(begins, major, minor, magic)
-    return data[:at] + _LENGTH.pack(len(told)) + told + data[start : -_FOOTER.size] + footer
+    return (
+        data[:offset]
+        + _LENGTH.pack(len(described))
+        + described
+        + data[start : -_FOOTER.size]
+        + footer
+    )
 
 
 def _clone(value: int | bytes, location: str, root: Root) -> Message:

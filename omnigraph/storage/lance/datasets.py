@@ -21,7 +21,14 @@ from lance.lance import _Session as Session
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.base_paths import Homes, is_whole, version_file
-from omnigraph.storage.lance.refs import BRANCH_REFS, Ref, listed_ref, read_ref, read_refs
+from omnigraph.storage.lance.refs import (
+    BRANCH_REFS,
+    ForkRefs,
+    Ref,
+    listed_ref,
+    read_ref,
+    read_refs,
+)
 from omnigraph.storage.lance.strict_commit import StrictCommits
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root
@@ -52,6 +59,8 @@ class Datasets:
         self._where = where
         self.objects = objects
         self.flusher = objects.flusher
+        self.is_remote = not where.is_local
+        """Whether every call goes to an object store, where each takes its time."""
         self._stats = stats
         self._session = Session()
         self._homes = Homes(where)
@@ -60,12 +69,7 @@ class Datasets:
         """Whether the newest versions may be torn: the machine was restarted, and nothing was
         opened for writing since."""
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
-        self._refs: Lru[tuple[str, str], Ref] = Lru(_HANDLES_MAX)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether every call goes to an object store, where each takes its time."""
-        return not self._where.is_local
+        self.fork_refs = ForkRefs(objects, keeps=self.is_remote)
 
     # Opening
 
@@ -131,12 +135,11 @@ class Datasets:
     def forget(self, location: str) -> None:
         """Forget the handles of one dataset."""
         self._handles.discard(lambda key: key[0] == location)
-        self._refs.discard(lambda key: key[0] == location)
 
     def close(self) -> None:
         """Forget every handle."""
         self._handles.clear()
-        self._refs.clear()
+        self.fork_refs.clear()
 
     # Versions
 
@@ -209,21 +212,6 @@ class Datasets:
             # Lance lists names and then reads each; one that was deleted in between fails it.
             return read_refs(self.objects, location)
         return {name: listed_ref(facts) for name, facts in listed.items()}
-
-    def fork_ref(self, location: str, branch: str, fork: str) -> Ref | None:
-        """The same of one incarnation of a branch, whose ref never changes: on an object store it
-        is read once."""
-        known = self._refs.get((location, branch))
-        if known is not None and known.identity == fork:
-            return known
-        ref = self.ref(location, branch)
-        if ref is not None and self.is_remote:
-            self.learn_ref(location, branch, ref)
-        return ref
-
-    def learn_ref(self, location: str, branch: str, ref: Ref) -> None:
-        """Remember a ref that this process wrote or read."""
-        self._refs.put((location, branch), ref)
 
     def ref(self, location: str, branch: str) -> Ref | None:
         """One Lance branch, by one small read: listing would read them all."""

@@ -185,7 +185,7 @@ class Deltas:
         chain = [_Point(pin.branch, pin.fork, pin.version)]
         branch = pin.branch
         while branch is not None:
-            ref = self._datasets.fork_ref(pin.location, branch, chain[-1].fork)
+            ref = self._datasets.fork_refs.get(pin.location, branch, chain[-1].fork)
             if ref is None or ref.identity != chain[-1].fork:
                 raise NotFound("data of branch", branch, "the branch was deleted")
             branch = None if ref.parent_branch is None else decode(ref.parent_branch)

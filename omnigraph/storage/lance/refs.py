@@ -11,6 +11,7 @@ from typing import Any, NewType
 import orjson
 
 from omnigraph.light_dataclass import dataclass
+from omnigraph.lru import Lru
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects
 
@@ -21,6 +22,7 @@ BRANCH_REFS, TAG_REFS = f"{REFS}/branches", f"{REFS}/tags"
 """The folders of a dataset's refs, below its own."""
 
 _SEGMENT_MAX = 240
+_REFS_MAX = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +110,32 @@ def decoded_ref(data: bytes) -> Ref:
         ForkId(facts["identifier"]["version_mapping"][-1][1]),
         float(facts["createAt"]),
     )
+
+
+class ForkRefs:
+    """Refs of branches by their incarnation, which never change: on an object store each is read
+    once."""
+
+    def __init__(self, objects: Objects, *, keeps: bool) -> None:
+        self._objects = objects
+        self._keeps = keeps
+        self._known: Lru[tuple[str, str], Ref] = Lru(_REFS_MAX)
+
+    def get(self, location: str, branch: str, fork: str) -> Ref | None:
+        """The ref of a branch, None if there is none; another incarnation's as it is now."""
+        known = self._known.get((location, branch))
+        if known is not None and known.identity == fork:
+            return known
+        ref = read_ref(self._objects, location, branch)
+        if ref is not None:
+            self.learn(location, branch, ref)
+        return ref
+
+    def learn(self, location: str, branch: str, ref: Ref) -> None:
+        """Remember a ref that this process wrote or read."""
+        if self._keeps:
+            self._known.put((location, branch), ref)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()

@@ -27,7 +27,7 @@ def forked(
     if made is None:
         return None
     ref = decoded_ref(made[1])
-    datasets.learn_ref(location, branch, ref)
+    datasets.fork_refs.learn(location, branch, ref)
     return made[0], ref
 
 
@@ -57,8 +57,8 @@ def remove_forks(
     gone = [each for each in locations if each not in left]
     folders = [*also, *(dataset_folder(each, branch) for each in gone)]
     files = together([partial(datasets.objects.list, folder) for folder in folders])
-    datasets.objects.delete_all(f"{each}/{BRANCH_REFS}/{segment}.json" for each in gone)
-    datasets.objects.delete_all(path for paths in files for path in paths)
+    datasets.objects.delete(*(f"{each}/{BRANCH_REFS}/{segment}.json" for each in gone))
+    datasets.objects.delete(*(path for paths in files for path in paths))
     return sorted(left)
 
 

@@ -75,9 +75,6 @@ class Locks(Protocol):
     def presume_new(self, branch: str) -> None:
         """A branch is new, so most likely nobody has taken a lock of it yet."""
 
-    def release_all(self, taken: Sequence[Lock]) -> None:
-        """Give up locks that were taken here, the last one first where that costs nothing."""
-
 
 def make_locks(where: Root, objects: Objects, stats: Stats, *, term_s: float) -> Locks:
     """The locks of a graph: files on local disk, leases elsewhere."""
@@ -122,7 +119,7 @@ def hold(
     guard = Guard()
     taken: list[Lock] = []
     with ExitStack() as stack:
-        stack.callback(locks.release_all, taken)
+        stack.callback(_release, taken)
         ordered = sorted(set(names))
         for index, name in enumerate(ordered):
             lock = kept.get(name)
@@ -143,6 +140,17 @@ def hold(
                 taken.append(lock)
             guard.locks[name] = lock
         yield guard
+
+
+def _release(taken: Sequence[Lock]) -> None:
+    """Give up locks, the last one first. The end of a lease is a call, so leases end at once."""
+    others = [threading.Thread(target=x.release) for x in taken[1:] if isinstance(x, _Lease)]
+    for thread in others:
+        thread.start()
+    for lock in reversed([*taken[:1], *(x for x in taken[1:] if not isinstance(x, _Lease))]):
+        lock.release()
+    for thread in others:
+        thread.join()
 
 
 @contextmanager
@@ -220,10 +228,6 @@ class FileLocks:
     def presume_new(self, branch: str) -> None:
         """A file lock is opened and made by one call."""
 
-    def release_all(self, taken: Sequence[Lock]) -> None:
-        for lock in reversed(taken):
-            lock.release()
-
     def _open(self, name: str) -> int:
         self._stats.call("lock.acquire")
         path = self._folder / f"{name}.lock"
@@ -297,17 +301,6 @@ class LeaseLocks:
 
     def presume_new(self, branch: str) -> None:
         self._new.put(branch_mark(branch), None)
-
-    def release_all(self, taken: Sequence[Lock]) -> None:
-        """Each is a call, so they are made at once."""
-        if not taken:
-            return
-        others = [threading.Thread(target=lock.release) for lock in taken[1:]]
-        for each in others:
-            each.start()
-        taken[0].release()
-        for each in others:
-            each.join()
 
     def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Lock | None:
         self._stats.call("lock.acquire")

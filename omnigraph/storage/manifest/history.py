@@ -107,12 +107,6 @@ class History:
             self._lineages[branch] = lineage
         return commits
 
-    def learn(self, state: State, commit: Commit) -> None:
-        """Note the commit that this process published last, which the newest fragment holds."""
-        newest = max(known_fragments(state.handle), key=lambda each: int(each.fragment_id))
-        with self._turn:
-            self._by_files[files_of(newest)] = {commit.id: commit}
-
     def _read(
         self, state: State, fragments: Sequence[Fragment]
     ) -> Sequence[dict[CommitId, Commit]]:
@@ -243,8 +237,13 @@ class History:
         self.remember(commit, snapshot)
         return snapshot
 
-    def remember(self, commit: Commit, snapshot: Snapshot) -> None:
-        """Keep what a read at a commit sees."""
+    def remember(self, commit: Commit, snapshot: Snapshot, published: State | None = None) -> None:
+        """Keep what a read at a commit sees. Of the state that this process published last, the
+        newest fragment holds the commit."""
+        if published is not None:
+            newest = max(known_fragments(published.handle), key=lambda each: int(each.fragment_id))
+            with self._turn:
+                self._by_files[files_of(newest)] = {commit.id: commit}
         if commit.branch is not None:
             return  # a named branch may be deleted, and its commits with it
         self._snapshots.put(commit.id, snapshot)

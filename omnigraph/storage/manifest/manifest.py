@@ -64,11 +64,14 @@ class Manifest:
     def state(self, branch: str, *, own: bool = False) -> State:
         """The branch as it is now. What is new is this process's `own` work, or that of others."""
         known = self._states.get(branch)
-        identity, version = self._looked_at(branch, known)
+        identity, version = _looked_at(self, self._datasets, branch, known)
         if known is not None and known.identity != identity:
             known = version = None
         if known is not None:
-            if version == known.version and self._counts(branch):
+            # A version that this process has not seen is there for `RECLAIM_AGE_S` at least, so
+            # versions can be counted up from the one it knows.
+            counts = now_s() - self._looked.get(branch, -math.inf) <= RECLAIM_AGE_S / 2
+            if version == known.version and counts:
                 self._looked[branch] = now_s()
                 return known
             version = None if version == known.version else version
@@ -83,24 +86,6 @@ class Manifest:
         if known is not None and not own:
             self._contested[branch] = now_s()
         return state
-
-    def _looked_at(self, branch: str, known: State | None) -> tuple[ForkId | None, int | None]:
-        """The incarnation of a branch, and its version where one is known to count from."""
-        if known is None:
-            return self.identity(branch), None
-        looks = (
-            partial(self.identity, branch),
-            partial(self._datasets.latest_version, LOCATION, owner_of(branch), known.version),
-        )
-        if branch != MAIN and self._datasets.is_remote:
-            return both(*looks)
-        identity = looks[0]()
-        return identity, looks[1]() if known.identity == identity else None
-
-    def _counts(self, branch: str) -> bool:
-        """Whether versions of a branch can still be counted up from the one this process knows: a
-        version it has not seen is there for `RECLAIM_AGE_S` at least."""
-        return now_s() - self._looked.get(branch, -math.inf) <= RECLAIM_AGE_S / 2
 
     def recent(self, branch: str) -> State:
         """The branch as this process saw it a moment ago, if it seemed to be the only publisher;
@@ -264,3 +249,16 @@ class Manifest:
             self._contested.pop(branch, None)
             self._snapshots.pop(branch, None)
             self._past.pop(branch)
+
+
+def _looked_at(
+    manifest: Manifest, datasets: Datasets, branch: str, known: State | None
+) -> tuple[ForkId | None, int | None]:
+    """The incarnation of a branch, and its version where one is known to count from."""
+    if known is None:
+        return manifest.identity(branch), None
+    version = partial(datasets.latest_version, LOCATION, owner_of(branch), known.version)
+    if branch != MAIN and datasets.is_remote:
+        return both(partial(manifest.identity, branch), version)
+    identity = manifest.identity(branch)
+    return identity, version() if known.identity == identity else None

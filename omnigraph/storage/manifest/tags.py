@@ -26,7 +26,11 @@ from omnigraph.storage.stats import Stats
 @dataclass(frozen=True, slots=True)
 class Tag:
     """The name of a commit. `branch` is the line it was written on, `manifest_version` the version
-    that shows it there."""
+    that shows it there.
+
+    >>> graph.tags.create("v1").name
+    'v1'
+    """
 
     name: str
     branch: str

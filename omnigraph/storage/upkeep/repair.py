@@ -78,7 +78,11 @@ RunLooks = Callable[[Sequence[Look]], Sequence[TableRepair]]
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """Every table of every branch."""
+    """Every table of every branch.
+
+    >>> graph.repair().confirmed
+    False
+    """
 
     tables: tuple[TableRepair, ...]
     confirmed: bool

@@ -102,7 +102,7 @@ def test_a_commit_is_compared_with_its_first_parent(small: Graph) -> None:
         small.diff(MAIN, "nothing")
 
 
-def test_every_type_of_value_as_an_export_writes_it(people: Graph) -> None:
+def test_every_type_of_value_as_rows_show_it_and_an_export_writes_it(people: Graph) -> None:
     do(
         people,
         'insert Person { name: "a", photo: "base64:eHg=", place: [1.0, 2.5, 3.0], tags: ["x"],'
@@ -117,14 +117,19 @@ def test_every_type_of_value_as_an_export_writes_it(people: Graph) -> None:
         "photo": "blob:2",
         "place": [1.0, 2.5, 3.0],
         "tags": ["x"],
-        "born": 2,
-        "seen": 1000,
+        "born": "1970-01-03",
+        "seen": "1970-01-01T00:00:01.000Z",
         "mood": "calm",
         "score": 0.5,
         "height": 1.5,
         "active": True,
     }
-    json.dumps(change.to_json())
+    written = json.loads(json.dumps(change.to_json()))["after"]["properties"]
+    assert {k: v for k, v in written.items() if v is not None} == {
+        **shown,
+        "born": 2,
+        "seen": 1000,
+    }
 
 
 def test_a_type_is_found_under_its_old_name_and_a_new_one_is_all_inserts(small: Graph) -> None:

@@ -194,6 +194,19 @@ def test_coalescing_leaves_a_match_alone(town: Graph) -> None:
         assert other.mutate(text).affected_nodes == 3
 
 
+def test_a_match_needs_the_right_to_read(town: Graph, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    allow = "actors: {group: writers}, actions: [change], branch_scope: any"
+    file.write_text(
+        f"version: 1\ngroups: {{writers: [act-w]}}\nrules:\n  - {{id: w, allow: {{{allow}}}}}\n"
+    )
+    with og.open(town.uri, policy=file, actor="act-w") as writer:
+        do(writer, 'update Person set { age: 1 } where name = "Ada"')
+        with pytest.raises(og.Forbidden, match="read"):
+            do(writer, "insert Note { text: $p.name } match { $p: Person }")
+    assert rows(town, NOTE) == {}
+
+
 def meddling(town: Graph, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     """Another writer comes once between the next match and its commit."""
     other, stage, left = og.open(town.uri), mutations.Staging.stage, [1]

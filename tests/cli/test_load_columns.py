@@ -1,0 +1,74 @@
+"""Columns at a terminal: a CSV of somebody else in, rows out as Markdown, Parquet and Arrow."""
+
+from pathlib import Path
+
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph as og
+from tests.cli.program import lines, run
+
+SCHEMA = "node Paper { doi: String @key, title: String?, day: Date? }\nedge Cites: Paper -> Paper"
+ASKED = "query q() { match { $p: Paper } return { $p.title as title, $p.day as day } }"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    og.init(tmp_path / "g.omni", schema=SCHEMA).close()
+    (tmp_path / "x.csv").write_text("DOI,Title,When\n1,a|b,2024-01-02\n")
+    return tmp_path
+
+
+def test_a_column_fills_a_property_of_another_name(folder: Path) -> None:
+    load = ("load", "g.omni", "--data", "x.csv", "--mode", "merge")
+    bare = run(*load, cwd=folder)
+    assert (bare.returncode, "--node or --edge" in bare.stderr) == (1, True)
+    unnamed = run(*load, "--type", "Paper", cwd=folder)
+    assert "hint: --column 'Title=title' fills Paper.title" in unnamed.stderr
+    wrong = run(*load, "--type", "Papr", cwd=folder)
+    assert wrong.stderr.endswith("error: type 'Papr' not found; did you mean 'Paper'?\n")
+    columns = [f"--column={pair}" for pair in ("DOI=doi", "Title=title", "When=day")]
+    done = lines(*load, "--type", "Paper", *columns, cwd=folder)
+    assert done == [
+        "loaded g.omni on branch main with merge: 1 entities across 1 node types and 0 edge types"
+    ]
+    asked = ("query", "g.omni", "-e", ASKED)
+    assert lines(*asked, "--format", "markdown", cwd=folder) == [
+        "| title | day |",
+        "| --- | --- |",
+        "| a\\|b | 2024-01-02 |",
+    ]
+    for format in ("parquet", "arrow"):
+        lines(*asked, "--format", format, "--out", f"rows.{format}", cwd=folder)
+    tables = [
+        pq.read_table(folder / "rows.parquet"),
+        ipc.open_stream(folder / "rows.arrow").read_all(),
+    ]
+    assert [str(table.schema.field("day").type) for table in tables] == ["date32[day]"] * 2
+
+
+def test_a_graph_that_is_named_twice_is_refused(folder: Path) -> None:
+    done = run("query", "g.omni", "--store", "g.omni", "-e", ASKED, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "named twice, by 'g.omni' and 'g.omni'" in " ".join(done.stderr.split())
+
+
+def test_the_shell_branches_merges_diffs_and_loads(folder: Path) -> None:
+    (folder / "more.csv").write_text("doi,title\n2,two\n")
+    typed = """.branch draft main
+.load more.csv Paper
+.param t "two"
+match { $p: Paper { title: $t } } return { $p.doi }
+.branch main
+.diff draft
+.merge draft
+exit
+match { nonsense
+"""
+    done = run("shell", "g.omni", stdin=typed, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = done.stdout.splitlines()
+    assert shown[:2] == ["draft", "loaded 1 Paper into draft"]
+    assert shown[-2:] == ["main → draft: 1 changes", "merged draft into main: fast_forward"]
+    assert "+ node Paper 2" in shown
