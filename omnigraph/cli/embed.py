@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     MAIN,
@@ -16,6 +17,8 @@ from omnigraph.cli.options import (
     GraphPath,
     Json,
     Message,
+    Quiet,
+    Store,
     Types,
     exclusive,
 )
@@ -53,6 +56,8 @@ def embed(
     actor: Actor = None,
     message: Message = None,
     json: Json = False,
+    store: Store = None,
+    quiet: Quiet = False,
 ) -> None:
     """Add the vectors that a graph lacks, or those of a file of records.
 
@@ -62,10 +67,12 @@ def embed(
     from omnigraph.exec.search.embed_seed import Fill, SeedOrder, embed_seed
 
     with plain_errors():
-        if path is not None:
+        if path is not None or store is not None:
             if seed or input or output or spec or clean or reembed_all or select:
                 raise typer.BadParameter("a graph is embedded by itself: pass no file and no mode")
-            _embed_graph(path, branch, types, actor, message, as_json=json)
+            where = graph_uri(path, store)
+            write_target("embed", where, quiet=quiet)
+            _embed_graph(where, branch, types, actor, message, as_json=json)
             return
         exclusive(clean=clean, **{"reembed-all": reembed_all})
         chosen = tuple(_choice(text) for text in select or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from omnigraph.cli.address import graph_uri, write_target
 from omnigraph.cli.branch import (
     By,
     ByOption,
+    CheckFiles,
     CheckQueries,
     DryRun,
     ResolveOption,
@@ -221,6 +223,7 @@ def merge(
         bool, typer.Option("--delete-branch", help="Delete the source afterwards.")
     ] = False,
     dry_run: DryRun = False,
+    check: CheckFiles = None,
     queries: CheckQueries = None,
     actor: Actor = None,
     message: Message = None,
@@ -251,6 +254,7 @@ def merge(
                         resolve=answers,
                         progress=progress,
                         dry_run=dry_run,
+                        checks=[Path(each) for each in check or ()],
                     )
             except MergeConflicts as refused:
                 review = graph.reviews.get(review_id)

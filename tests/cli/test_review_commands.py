@@ -87,4 +87,7 @@ def test_declared_checks_and_approvals_hold_at_the_terminal(uri: str, tmp_path: 
         assert 'old: {"name": "Old"}' in shown.stderr
         assert "fails its checks: 'old' gives 1 row(s)" in shown.stderr
     (folder / "q.gq").write_text(OLD.replace("99", "199"))
+    (tmp_path / "own.gq").write_text(OLD)
+    given = ("--check", str(tmp_path / "own.gq"), *queries)
+    assert document("review", "merge", "work", uri, *given, *as_ada, status=1)["failed_checks"]
     assert document("review", "merge", "work", uri, *queries, *as_ada)["outcome"] == "fast_forward"

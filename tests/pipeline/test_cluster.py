@@ -68,7 +68,12 @@ def load_with_mishaps(tmp_path: Path, archive: Path, master: str) -> dict[str, A
         str(tmp_path / "in.jsonl"),
     ]
     command += [str(tmp_path / "notes"), master, str(archive)]
-    environment = {**os.environ, "PYSPARK_PYTHON": BARE_PYTHON}
+    # Mishaps strike single tasks, of which the shuffle has none. The disk is shared here.
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": BARE_PYTHON,
+        "OMNIGRAPH_EXCHANGE": "folder",
+    }
     ran = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
     )
