@@ -17,7 +17,8 @@ from omnigraph.types import TableKey
 Body = Mapping[str, Any]
 
 _VALUES: dict[str, Callable[[Any], Any]] = {
-    "violations": lambda items: tuple(e.Violation(**_known(e.Violation, item)) for item in items),
+    "violations": lambda items: tuple(map(_violation, items)),
+    "folded": lambda items: tuple((_violation(first), count) for first, count in items),
     "conflicts": lambda items: tuple(conflict(item) for item in items),
     "checks": lambda items: tuple(_check(item) for item in items),
     "table_key": TableKey,
@@ -28,6 +29,10 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
 def conflict(item: Body) -> e.MergeConflict:
     """One conflict of a merge."""
     return e.MergeConflict(**_known(e.MergeConflict, item))
+
+
+def _violation(item: Body) -> e.Violation:
+    return e.Violation(**_known(e.Violation, item))
 
 
 def _check(item: Body) -> e.FailedCheck:
