@@ -248,7 +248,7 @@ def test_a_full_disk_beside_a_pending_sidecar_can_be_cleaned_up(
         add(graph, 1000, 1001)
     commit = Datasets.commit
 
-    def full(*arguments: Any) -> Any:
+    def full(*arguments: Any, **options: Any) -> Any:
         raise StorageFailed("ran commit", "No space left on device (os error 28)")
 
     monkeypatch.setattr(Datasets, "commit", full)
