@@ -9,6 +9,7 @@ of one that is repeated after a crash, there is one commit.
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -119,7 +120,8 @@ class ReviewsView:
             for review in stored
             if source in (None, review.source) and target in (None, review.target)
         )
-        return tuple(islice((each for each in shown if state in (None, each.state)), limit))
+        wanted = (each for each in shown if state in (None, each.state))
+        return tuple(islice(wanted, None if limit is None else min(limit, sys.maxsize)))
 
     @checked
     def get(self, review_id: str) -> Review:

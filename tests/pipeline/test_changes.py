@@ -105,6 +105,7 @@ def test_SS1_a_bad_option_of_a_stream_is_told(
         reader(graph, **options)
 
 
+@pytest.mark.slow
 def test_SS1_a_query_goes_on_from_its_checkpoint(
     spark: SparkSession, graph: Graph, tmp_path: Path
 ) -> None:

@@ -178,7 +178,7 @@ def test_a_value_that_an_enum_lacks_is_an_error_and_beside_an_order_a_warning() 
         ).results
         assert result.error is not None
         assert result.error.code == "T3"
-        assert "did you mean 'open'? use one of open, closed" in str(result.error)
+        assert "did you mean 'open'? use one of closed, open" in str(result.error)
     text = 'query q() { match { $t: T  $t.state < "opne" } return { $t } }'
     (result,) = lint(text, schema).results
     assert result.warnings == ("'opne' is no value of state: did you mean 'open'?",)

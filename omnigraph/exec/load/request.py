@@ -81,7 +81,7 @@ class LoadResult:
     edges that a merge of at most 10,000 added although an equal one was there, by type; `indexes`
     are those that were built after the commit.
 
-    >>> done = graph.load([{"name": "Fay"}], "merge", type="Person")
+    >>> done = graph.load([{"name": "Fay"}], "merge", type="Person", engine="local")
     >>> done.inserted, done.updated, done.engine
     (1, 0, 'local')
     """

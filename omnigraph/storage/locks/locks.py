@@ -63,9 +63,6 @@ class Locks(Protocol):
     def watch(self, names: Iterable[str]) -> None:
         """Look at locks that will be asked for, so that waiting for one waits for all."""
 
-    def is_free(self, name: str) -> bool:
-        """Whether nobody has a lock this moment, by one look."""
-
     def known(self, prefix: str) -> tuple[str, ...]:
         """The names with a beginning that anybody has taken, sorted."""
 
@@ -206,12 +203,6 @@ class FileLocks:
     def watch(self, names: Iterable[str]) -> None:
         """A file lock of a dead holder is free at once."""
 
-    def is_free(self, name: str) -> bool:
-        lock = self.acquire(name, wait_s=0)
-        if lock is not None:
-            lock.release()
-        return lock is not None
-
     def known(self, prefix: str) -> tuple[str, ...]:
         try:
             names = os.listdir(self._folder)
@@ -286,10 +277,6 @@ class LeaseLocks:
             stored = self._objects.get(path)
             if stored is not None and _owner(stored.data) is not None:
                 self._ran_out(path, stored)
-
-    def is_free(self, name: str) -> bool:
-        stored = self._objects.get(_path(name))
-        return stored is None or _owner(stored.data) is None
 
     def known(self, prefix: str) -> tuple[str, ...]:
         paths = self._objects.list(FOLDER)

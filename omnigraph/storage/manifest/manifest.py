@@ -53,7 +53,6 @@ class Manifest:
         self._copies = copies
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
-        self._own: dict[str, State] = {}  # what this process published last, or branched
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
         self._snapshots: dict[str, tuple[State, Snapshot]] = {}
         self._past: Lru[str, State] = Lru(_PAST_MAX)
@@ -101,15 +100,6 @@ class Manifest:
         """When a state was last seen to be the newest of its branch, if it is the one known."""
         is_known = self._states.get(state.branch) is state
         return self._looked.get(state.branch) if is_known else None
-
-    def is_alone(self, branch: str) -> bool:
-        """Whether nobody else seems to publish on a branch: what this process published there is
-        still the newest that it knows of."""
-        contested = self._contested.get(branch, -math.inf)
-        own = self._own.get(branch)
-        return (
-            own is not None and own is self._states.get(branch) and now_s() - contested > RECENT_S
-        )
 
     def known(self, branch: str) -> State | None:
         """The branch as this process last saw it, without a look."""
@@ -227,7 +217,6 @@ class Manifest:
     def published(self, state: State) -> None:
         """Remember a state that this process just published."""
         self._looked[state.branch] = now_s()
-        self._own[state.branch] = state
         self._remember(state)
 
     def close(self) -> None:
@@ -235,7 +224,6 @@ class Manifest:
         with self._turn:
             self._states.clear()
             self._looked.clear()
-            self._own.clear()
             self._contested.clear()
             self._snapshots.clear()
             self._past.clear()
@@ -245,7 +233,6 @@ class Manifest:
         with self._turn:
             self._states.pop(branch, None)
             self._looked.pop(branch, None)
-            self._own.pop(branch, None)
             self._contested.pop(branch, None)
             self._snapshots.pop(branch, None)
             self._past.pop(branch)

@@ -88,11 +88,6 @@ class Publisher:
         self._locks = locks
         self._stats = stats
 
-    def may_spare_lock(self, branch: str) -> bool:
-        """Whether the lock costs calls and this process seems to publish alone. It must be free
-        too: whoever keeps it would lose to a publisher that does not ask."""
-        return self._datasets.is_remote and self._manifest.is_alone(branch)
-
     def publish(
         self,
         branch: str,
@@ -101,38 +96,21 @@ class Publisher:
         expected_table_versions: Mapping[TableKey, int],
         expected_head: CommitId | None = None,
         kept: Kept = NONE_KEPT,
-        unlocked: bool = False,
     ) -> Commit:
         """Make a change visible as one commit, or raise with nothing of it visible. `kept` are the
-        locks that the caller holds already; `unlocked` says that the publish lock was free a moment
-        ago, so that it may be spared."""
+        locks that the caller holds already."""
 
         def require(state: State) -> None:
             state.require(expected_table_versions, expected_head)
 
-        lock = publish_lock(branch)
-        raced = False
-        if unlocked and lock not in kept and self.may_spare_lock(branch):
-            # The lock spares publishers the loss of a race and no more; there seems to be none.
-            state = self._manifest.recent(branch)
-            require(state)
-            try:
-                return self._publish_once(state, change)
-            except CommitRaced:
-                raced = True
-        with hold(self._locks, [lock], kept=kept):
-            return self._publish(branch, change, require, raced=raced)
+        with hold(self._locks, [publish_lock(branch)], kept=kept):
+            return self._publish(branch, change, require)
 
     def _publish(
-        self,
-        branch: str,
-        change: ManifestChange,
-        require: Callable[[State], None],
-        *,
-        raced: bool = False,
+        self, branch: str, change: ManifestChange, require: Callable[[State], None]
     ) -> Commit:
         def attempt(losses: int) -> Commit:
-            if not losses and not raced:
+            if not losses:
                 state = self._manifest.recent(branch)
             else:
                 self._stats.event("phase_c.raced", branch=branch, commit=change.commit_id)

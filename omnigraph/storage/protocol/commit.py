@@ -155,12 +155,12 @@ class Committer:
             failpoints.hit("commit.locked")
             seen_at = now_s()
             with unpublished():
-                unlocked = self._require_base(prepared, seen_at)
+                self._require_base(prepared, seen_at)
                 sidecar = self._note(prepared)
                 self._write_sidecar(sidecar, prepared)
             try:
                 pins = self._commit_tables(prepared, sidecar, guard, seen_at)
-                commit = self._publish(prepared, pins, guard, turn, unlocked=unlocked)
+                commit = self._publish(prepared, pins, guard, turn)
                 self._promotions.promote(sidecar.files)
                 self._flusher.barrier()
                 self._reclaims.reclaim(intent.branch, intent.reclaim)
@@ -175,28 +175,20 @@ class Committer:
             failpoints.hit("commit.sidecar_deleted")
         return commit, sidecar.multi_step
 
-    def _require_base(self, prepared: Prepared, now: float) -> bool:
+    def _require_base(self, prepared: Prepared, now: float) -> None:
         """Under the locks, before anything is durable: the branch is the one we know, this program
-        may write to it, its pins and the heads stand still. Whether nobody seems to need the
-        publish lock, so that it can be spared."""
-        branch = prepared.intent.branch
-        asks = not prepared.is_serial and self._publisher.may_spare_lock(branch)
+        may write to it, its pins and the heads stand still."""
         watched = list(self._watched(prepared, now).values())
-        looks: list[Callable[[], int]] = [partial(self._tables.head, base) for base in watched]
+        looks = [partial(self._tables.head, base) for base in watched]
         run = together if self._tables.is_remote else in_turn
         # What was staged may build on a state that is seconds old. Lance would rebase the publish
         # over whatever came since, the stamp of a newer program included.
-        if asks:
-            looks.append(partial(self._locks.is_free, publish_lock(branch)))
-        published: Callable[[], int] = partial(self._published_version, prepared)
-        _, *heads = run([published, *looks])
-        unlocked = bool(heads.pop()) if asks else False
+        _, *heads = run([partial(self._published_version, prepared), *looks])
         for base, head in zip(watched, heads, strict=True):
             if head != base.version:
                 # Left by a writer that died: what is published was looked at above.
                 raise HeadAhead(base.table_key, base.version, head)
         failpoints.hit("commit.checked")
-        return unlocked
 
     def _published_version(self, prepared: Prepared) -> int:
         return self._require_published(prepared).version
@@ -322,13 +314,7 @@ class Committer:
                 self._tables.published(write.staged, pin)
 
     def _publish(
-        self,
-        prepared: Prepared,
-        pins: tuple[TablePin, ...],
-        guard: Guard,
-        turn: Turn,
-        *,
-        unlocked: bool,
+        self, prepared: Prepared, pins: tuple[TablePin, ...], guard: Guard, turn: Turn
     ) -> Commit:
         guard.require_alive()
         return self._publisher.publish(
@@ -338,7 +324,6 @@ class Committer:
             expected_head=prepared.expected_head,
             # A turn may keep more than this commit asks for: the publish lock of a write before it.
             kept={**turn.kept, **guard.locks},
-            unlocked=unlocked,
         )
 
 

@@ -182,7 +182,10 @@ def test_TP5_a_fork_reads_the_files_of_its_base_and_its_own_rows(
                     continue
                 assert isinstance(plan, ReadPlan)
                 bound = bind_parameters(plan.parameters, params)
-                expected = or_refused(Reference(tables, bound).rows, plan)
+                try:
+                    expected = or_refused(Reference(tables, bound).rows, plan)
+                except NoValue:
+                    continue  # as in `_agrees`
                 rows = or_refused(lambda t, p: graph.query(t, p, branch="side").rows, text, params)
                 assert rows == expected, f"{text} {params}"
             _agrees(graph, data, asked, "beside a fork")

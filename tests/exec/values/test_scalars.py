@@ -90,6 +90,7 @@ def test_lists_and_vectors_keep_their_nulls(form: JsonForm) -> None:
     days = column([[0, 1], None, []], lists)
     shown = {
         JsonForm.RESULT: [["1970-01-01", "1970-01-02"], None, []],
+        JsonForm.ISO: [["1970-01-01", "1970-01-02"], None, []],
         JsonForm.RECORD: [[0, 1], None, []],
     }
     assert json_column(days, lists, form) == shown[form]

@@ -209,8 +209,8 @@ def test_a_head_that_ran_ahead_refuses_the_write_and_leaves_no_note(s3: Where) -
     assert set(content(s3.open())[CITY]) == {"x"}
 
 
-def test_writers_of_other_tables_publish_beside_each_other_without_the_lock(s3: Where) -> None:
-    """Both believe to be alone, so both go without it; the one that loses takes it."""
+def test_writers_of_other_tables_publish_beside_each_other(s3: Where) -> None:
+    """Their tables' locks differ, and the publish lock keeps them apart."""
     stores = [s3.create(), s3.open()]
     tables = [PERSON, CITY]
 
