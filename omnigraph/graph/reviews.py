@@ -120,8 +120,8 @@ class ReviewsView:
             for review in stored
             if source in (None, review.source) and target in (None, review.target)
         )
-        wanted = (each for each in shown if state in (None, each.state))
-        return tuple(islice(wanted, None if limit is None else min(limit, sys.maxsize)))
+        matching = (each for each in shown if state in (None, each.state))
+        return tuple(islice(matching, None if limit is None else min(limit, sys.maxsize)))
 
     @checked
     def get(self, review_id: str) -> Review:
