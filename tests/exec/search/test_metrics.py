@@ -130,6 +130,8 @@ def test_a_metric_that_does_not_exist_is_refused_with_the_near_one(graph: Graph)
 
 def test_metadata_of_the_same_name_stays_metadata(tmp_path: Path) -> None:
     og.init(tmp_path / "g", 'node D { k: String @key  n: I32? @metric("km") }').close()
+    with og.open(tmp_path / "g") as graph:
+        assert '@metric("km")' in graph.schema.text
 
 
 def test_a_ranking_is_followed_by_more_hops(graph: Graph) -> None:
