@@ -112,7 +112,7 @@ class Reading:
         def answered() -> ShareResult:
             running = self._running(plan, given, snapshot, share)
             result = guard.run(running.context.watch, running.result)
-            return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
+            return ShareResult(len(result), result.plain_columns(), running.profile.figures(plan))
 
         with self._history.lost.reading(snapshot):
             return self._undamaged(answered)
@@ -155,6 +155,7 @@ class Reading:
             answer.length,
             plan,
             Profile(answer.figures),
+            _objects=plan.objects,
         )
 
     def starts_at_points(self, plan: ir.ReadPlan) -> bool:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import BadRequest
 from omnigraph.exec.profile import Profile
+from omnigraph.exec.read.object_fold import folded, json_objects, struct_column
 from omnigraph.exec.values.scalars import JsonForm, number_name
 from omnigraph.exec.values.to_json import json_column
 from omnigraph.extras import optional
@@ -52,6 +53,7 @@ class QueryResult:
     _plan: ir.ReadPlan
     _profile: Profile
     _parts: "Sequence[QueryResult]" = ()  # of a union
+    _objects: tuple[ir.ObjectColumn, ...] = ()
 
     @property
     def query_name(self) -> str:
@@ -67,11 +69,15 @@ class QueryResult:
         names = self.columns
         if not names:
             return [{} for _ in range(length)]
-        columns = [_json(v, t) for v, t in zip(values, self._types, strict=True)]
+        columns = self._json_columns(values)
         if len(names) == 1:
             name = names[0]
             return [{name: value} for value in columns[0]]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _json_columns(self, values: Sequence[pa.Array | PythonColumn]) -> list[list[Any]]:
+        columns = [_json(v, t) for v, t in zip(values, self._types, strict=True)]
+        return folded(columns, self._objects, json_objects) if self._objects else columns
 
     def _cut(self, start: int, length: int) -> list[pa.Array | PythonColumn]:
         """The values of a few rows in a row."""
@@ -88,8 +94,7 @@ class QueryResult:
         return self._rows_of(self._cut(start, length), length)
 
     def _preview(self) -> tuple[str, list[str], list[tuple[Any, ...]], int]:
-        first = zip(self._cut(0, ROWS_SHOWN), self._types, strict=True)
-        cells = list(zip(*(_json(values, type_) for values, type_ in first), strict=True))
+        cells = list(zip(*self._json_columns(self._cut(0, ROWS_SHOWN)), strict=True))
         rows, columns = counted(self._length, "row"), counted(len(self.columns), "column")
         title = f"QueryResult('{self.query_name}', {rows}, {columns}, commit {self.commit_id})"
         return title, self.columns, cells, self._length
@@ -138,9 +143,16 @@ class QueryResult:
         return self.one()[self.columns[0]]
 
     def to_arrow(self) -> pa.Table:
-        """The columns as an Arrow table."""
-        typed = zip(self._values, self._types, strict=True)
-        return pa.Table.from_arrays([_arrow(v, t) for v, t in typed], names=self.columns)
+        """The columns as an Arrow table; an object is a struct."""
+        columns = folded(self._arrays(), self._objects, struct_column)
+        return pa.Table.from_arrays(columns, names=self.columns)
+
+    def plain_columns(self) -> pa.Table:
+        """The columns of the plan, those of objects one by one."""
+        return pa.Table.from_arrays(self._arrays(), names=[c.name for c in self._plan.columns])
+
+    def _arrays(self) -> list[pa.Array]:
+        return [_arrow(v, t) for v, t in zip(self._values, self._types, strict=True)]
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The columns for any library that takes Arrow: `pl.DataFrame(result)`, DuckDB."""

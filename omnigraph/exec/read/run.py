@@ -333,6 +333,7 @@ class Run:
             length,
             self.plan,
             self.profile,
+            _objects=self.plan.objects,
         )
 
 

@@ -33,7 +33,7 @@ def united(plan: ir.ReadPlan, results: Sequence[QueryResult]) -> QueryResult:
 
 
 def _columns(result: QueryResult, declared: Sequence[pa.DataType]) -> list[pa.Array]:
-    columns = (column.combine_chunks() for column in result.to_arrow().columns)
+    columns = (column.combine_chunks() for column in result.plain_columns().columns)
     return [column.cast(kind) for column, kind in zip(columns, declared, strict=True)]
 
 
