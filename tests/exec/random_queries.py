@@ -520,6 +520,7 @@ class Writer:
                 columns.append(f"${var}.*")
                 continue
             if self.one_in(8):
+                var = self.pick((var, [*scope][-1]))  # the last one is often optional
                 columns.append(f"${var} as c{place} {{ {', '.join(self.fields(scope, var))} }}")
                 continue
             if self.one_in(4):
