@@ -1,7 +1,7 @@
 """Objects and `$v.*` of a `return` spread into plain columns, which later leave as they are meant.
 
 Invariant: the columns of an object stand side by side, under names that no alias can have. Nothing
-after this knows objects, until a result is made: grouping, `distinct`, order and shares see columns.
+after this knows objects, until a result is made: groups, `distinct`, order and shares see columns.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Query results over HTTP: an Arrow stream as a `QueryResult`.
 
 Invariant: columns, rows and their JSON values are those of the same query in the library: the types
-of values are read off the Arrow columns, which the server sends as it has them; structs are objects.
+of values are read off the Arrow columns, which the server sends as they are; a struct is an object.
 """
 
 from dataclasses import dataclass

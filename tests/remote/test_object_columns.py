@@ -55,7 +55,9 @@ def test_a_few_rows_and_no_rows_have_objects_too(new: Maker) -> None:
         assert graph.query(one).rows == [{"p": {"name": "Ada", "age": 36}}]
     none = graph.query(one.replace("Ada", "Zoe"))
     assert (none.rows, none.columns) == ([], ["p"])
-    assert none.to_arrow().schema.field("p").type == pa.struct([("name", "string"), ("age", "int32")])
+    assert none.to_arrow().schema.field("p").type == pa.struct(
+        [("name", "string"), ("age", "int32")]
+    )
 
 
 def test_equal_objects_are_one_and_groups_are_by_fields(new: Maker) -> None:

@@ -201,7 +201,8 @@ def _of_entities(
         column.value.var: column.name
         for column in plan.columns
         if column.name in result.columns
-        and isinstance(column.value, ir.EntityId) and column.value.var in types
+        and isinstance(column.value, ir.EntityId)
+        and column.value.var in types
     }
     if not shown:
         return None
