@@ -1,7 +1,7 @@
 """Random patterns behind a write: what is written is what a naive model writes row by row.
 
 The rows come from the naive evaluator, and the model is dictionaries: an update changes the entity
-of a row's id, the last row wins, a deleted node takes its edges along, an insert adds an edge a row.
+of a row's id, the last row wins, a deleted node takes its edges along, each row inserts an edge.
 """
 
 from collections.abc import Iterator
