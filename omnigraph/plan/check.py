@@ -179,7 +179,7 @@ def _checked_part(
         matches.append(inner_matches(scope, clauses, span, exists))
         return matches[-1].slot
 
-    returns = check_return(scope, body, inner, shown.objects)
+    returns = check_return(scope, body, inner, shown.object_columns)
     pattern = replace(pattern, matches=tuple(matches))
     computed = tuple(names.computed.values())
     limit, offset = body.limit, body.offset
@@ -202,7 +202,7 @@ def _column_types(
 ) -> tuple[ValueType, ...]:
     """The types of the columns of a union, or T7 for reads that have no shape in common."""
     shapes = [read.returns.columns for read in reads]
-    objects = [[(o.start, o.fields) for o in read.returns.objects] for read in reads]
+    objects = [[(o.start, o.fields) for o in read.returns.object_columns] for read in reads]
     for read, own in zip(union.reads[1:], objects[1:], strict=True):
         if own != objects[0]:
             text = "the objects of a union must have the same fields in the same columns"

@@ -66,7 +66,7 @@ def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Oper
         case ir.ReadPlan():
             assert not isinstance(query.body, ast.Mutation)
             read = query.body if isinstance(query.body, ast.Read) else query.body.reads[0]
-            result = tuple(_fields(read.projections, _columns(plan), plan.objects))
+            result = tuple(_fields(read.projections, _columns(plan), plan.object_columns))
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
         case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))

@@ -457,13 +457,13 @@ class ReadPlan:
     limit_from: Param | None = None  # the limit of a request, in the place of `limit`
     offset_from: Param | None = None
     union: "Union | None" = None
-    objects: tuple[ObjectColumn, ...] = ()  # of the columns, from left to right
+    object_columns: tuple[ObjectColumn, ...] = ()  # of the columns, from left to right
 
     @property
     def output_names(self) -> list[str]:
         """The names of the columns that leave: of those of an object, its own."""
         names = [column.name for column in self.columns]
-        for each in reversed(self.objects):
+        for each in reversed(self.object_columns):
             names[each.start : each.end] = [each.name]
         return names
 

@@ -20,7 +20,7 @@ class SpreadReturn:
     """Plain projections, and which of them are the fields of objects."""
 
     projections: tuple[ast.Projection, ...]
-    objects: tuple[ir.ObjectColumn, ...]
+    object_columns: tuple[ir.ObjectColumn, ...]
 
 
 def spread(
@@ -81,8 +81,8 @@ def _columns(
 ) -> Iterator[ast.Projection]:
     """The columns of an object: whether it is there, if it may be null, and its fields."""
     if shape.may_be_null:
-        there = ast.IsNull(projection.expression, negated=True, span=projection.span)
-        yield _column(shape, _PRESENCE, there)
+        presence = ast.IsNull(projection.expression, negated=True, span=projection.span)
+        yield _column(shape, _PRESENCE, presence)
     for name, value in values:
         yield _column(shape, name, value)
 
@@ -106,20 +106,20 @@ def _fields(scope: Scope, projection: ast.Projection) -> Iterator[tuple[str, ast
 
 
 def _every_property(
-    scope: Scope, variable: ast.Variable, place: ast.Node
+    scope: Scope, variable: ast.Variable, node: ast.Node
 ) -> Iterator[ast.PropertyRef]:
     """Every property that can be returned, blobs aside."""
-    bound = _bound(scope, variable, place)
+    bound = _bound(scope, variable, node)
     owner = bound.node if isinstance(bound, NodeVar) else bound.edge
     for declared in owner.properties:
         if not declared.type.is_blob:
-            name = ast.Name(declared.name, span=place.span)
-            yield ast.PropertyRef(variable, name, span=place.span)
+            name = ast.Name(declared.name, span=node.span)
+            yield ast.PropertyRef(variable, name, span=node.span)
 
 
-def _bound(scope: Scope, variable: ast.Variable, place: ast.Node) -> NodeVar | EdgeVar:
+def _bound(scope: Scope, variable: ast.Variable, node: ast.Node) -> NodeVar | EdgeVar:
     bound = scope.find(variable.name)
     if bound is None:
         text = f"variable ${variable.name} is not bound"
-        raise scope.names.fail(place.span, text, code="T6")
+        raise scope.names.fail(node.span, text, code="T6")
     return bound

@@ -30,7 +30,7 @@ class TypedReturn:
     columns: tuple[ir.OutputColumn, ...]
     order: tuple[ir.SortKey, ...]
     having: ir.Expr | None
-    objects: tuple[ir.ObjectColumn, ...]
+    object_columns: tuple[ir.ObjectColumn, ...]
 
 
 InnerCount = Callable[[tuple[ast.Clause, ...], Span, bool], ir.Slot]
@@ -53,7 +53,7 @@ class _Return:
     scope: Scope
     read: ast.Read
     inner: InnerCount
-    objects: tuple[ir.ObjectColumn, ...]
+    object_columns: tuple[ir.ObjectColumn, ...]
     columns: list[ir.OutputColumn] = field(default_factory=list)
     returned: set[ir.Expr] = field(default_factory=set)  # the values of the columns
     aliases: dict[str, tuple[ast.Projection, ir.OutputColumn]] = field(default_factory=dict)
@@ -76,7 +76,9 @@ class _Return:
         if self.aggregating:
             aggregate = ir.Aggregate(tuple(self.keys), tuple(self.measures.values()))
         columns = tuple(self.columns)
-        return TypedReturn(tuple(self.scores), aggregate, columns, order, having, self.objects)
+        return TypedReturn(
+            tuple(self.scores), aggregate, columns, order, having, self.object_columns
+        )
 
     # Columns
 
@@ -260,7 +262,7 @@ class _Return:
         aliased = self.aliases.get(alias.name)
         if aliased is not None:
             return aliased
-        for each in self.objects:
+        for each in self.object_columns:
             if each.name == alias.name:
                 text = f"the object '{alias.name}' has no order and is compared with nothing"
                 hint = "name one of its properties: $p.name"

@@ -86,7 +86,7 @@ def _rows(plan: ir.ReadPlan) -> Shares:
         order=plan.order if cuts else (),
         limit=(plan.limit or 0) + plan.offset if cuts else None,
         offset=0,
-        objects=(),
+        object_columns=(),
     )
     return Shares(of_share, gathered)
 
@@ -178,7 +178,7 @@ def _only_columns(
         limit=None,
         offset=0,
         having=None,
-        objects=(),
+        object_columns=(),
     )
 
 

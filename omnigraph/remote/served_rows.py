@@ -54,7 +54,7 @@ def result_of(response: httpx.Response, url: str) -> ServedResult:
         _length=table.num_rows,
         _plan=None,  # type: ignore[arg-type]  # it stays on the server
         _profile=Profile(),
-        _objects=tuple(objects),
+        _object_columns=tuple(objects),
         _name=response.headers.get("omnigraph-query-name", ""),
         _url=url,
     )

@@ -94,7 +94,7 @@ class Reference:
         for part, keeps in zip(union.parts, (True, *union.keeps_equal), strict=True):
             columns = zip(part.columns, union.types, strict=True)
             numbered = tuple(replace(c, name=str(n), type=t) for n, (c, t) in enumerate(columns))
-            plain = replace(part, columns=numbered, objects=())
+            plain = replace(part, columns=numbered, object_columns=())
             whole += [list(row.values()) for row in self.rows(plain)]
             if not keeps:
                 whole = [row for n, row in enumerate(whole) if row not in whole[:n]]
@@ -563,7 +563,7 @@ def _json_row(plan: ir.ReadPlan, values: Sequence[Any]) -> dict[str, Any]:
 
 def _row_of(plan: ir.ReadPlan, values: list[Any]) -> dict[str, Any]:
     """A row by the names of its columns; an object has those of its fields."""
-    row, objects, place = dict[str, Any](), {each.start: each for each in plan.objects}, 0
+    row, objects, place = dict[str, Any](), {each.start: each for each in plan.object_columns}, 0
     while place < len(values):
         shape = objects.get(place)
         if shape is None:

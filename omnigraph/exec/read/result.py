@@ -53,7 +53,7 @@ class QueryResult:
     _plan: ir.ReadPlan
     _profile: Profile
     _parts: "Sequence[QueryResult]" = ()  # of a union
-    _objects: tuple[ir.ObjectColumn, ...] = ()
+    _object_columns: tuple[ir.ObjectColumn, ...] = ()
 
     @property
     def query_name(self) -> str:
@@ -69,15 +69,11 @@ class QueryResult:
         names = self.columns
         if not names:
             return [{} for _ in range(length)]
-        columns = self._json_columns(values)
+        columns = _json_columns(self, values)
         if len(names) == 1:
             name = names[0]
             return [{name: value} for value in columns[0]]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-    def _json_columns(self, values: Sequence[pa.Array | PythonColumn]) -> list[list[Any]]:
-        columns = [_json(v, t) for v, t in zip(values, self._types, strict=True)]
-        return folded(columns, self._objects, json_objects) if self._objects else columns
 
     def _cut(self, start: int, length: int) -> list[pa.Array | PythonColumn]:
         """The values of a few rows in a row."""
@@ -94,7 +90,7 @@ class QueryResult:
         return self._rows_of(self._cut(start, length), length)
 
     def _preview(self) -> tuple[str, list[str], list[tuple[Any, ...]], int]:
-        cells = list(zip(*self._json_columns(self._cut(0, ROWS_SHOWN)), strict=True))
+        cells = list(zip(*_json_columns(self, self._cut(0, ROWS_SHOWN)), strict=True))
         rows, columns = counted(self._length, "row"), counted(len(self.columns), "column")
         title = f"QueryResult('{self.query_name}', {rows}, {columns}, commit {self.commit_id})"
         return title, self.columns, cells, self._length
@@ -144,15 +140,8 @@ class QueryResult:
 
     def to_arrow(self) -> pa.Table:
         """The columns as an Arrow table; an object is a struct."""
-        columns = folded(self._arrays(), self._objects, struct_column)
+        columns = folded(_arrays(self), self._object_columns, struct_column)
         return pa.Table.from_arrays(columns, names=self.columns)
-
-    def plain_columns(self) -> pa.Table:
-        """The columns of the plan, those of objects one by one."""
-        return pa.Table.from_arrays(self._arrays(), names=[c.name for c in self._plan.columns])
-
-    def _arrays(self) -> list[pa.Array]:
-        return [_arrow(v, t) for v, t in zip(self._values, self._types, strict=True)]
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The columns for any library that takes Arrow: `pl.DataFrame(result)`, DuckDB."""
@@ -172,6 +161,24 @@ class QueryResult:
         if self._parts:
             return "".join(part.explain() for part in self._parts)
         return self._profile.explain(self._plan)
+
+
+def plain_columns(result: QueryResult) -> pa.Table:
+    """The columns of a result's plan, those of objects one by one."""
+    names = [column.name for column in result._plan.columns]
+    return pa.Table.from_arrays(_arrays(result), names=names)
+
+
+def _arrays(result: QueryResult) -> list[pa.Array]:
+    return [_arrow(v, t) for v, t in zip(result._values, result._types, strict=True)]
+
+
+def _json_columns(
+    result: QueryResult, values: Sequence[pa.Array | PythonColumn]
+) -> list[list[Any]]:
+    columns = [_json(v, t) for v, t in zip(values, result._types, strict=True)]
+    objects = result._object_columns
+    return folded(columns, objects, json_objects) if objects else columns
 
 
 def _arrow(values: pa.Array | PythonColumn, type_: ValueType) -> pa.Array:

@@ -333,7 +333,7 @@ class Run:
             length,
             self.plan,
             self.profile,
-            _objects=self.plan.objects,
+            _object_columns=self.plan.object_columns,
         )
 
 

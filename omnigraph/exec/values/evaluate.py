@@ -94,13 +94,13 @@ class Evaluator:
     def _arguments(self, call: ir.Call, rows: Rows) -> list[Any]:
         """A value a row for each argument; of a constant, where the kernel takes it, one."""
         if call.function in OF_CONSTANTS and len(call.arguments) == 2:
-            for place in (0, 1):
-                one, other = call.arguments[place], call.arguments[1 - place]
+            for index in (0, 1):
+                one, other = call.arguments[index], call.arguments[1 - index]
                 value = self.given.of(one) if isinstance(one, CONSTANTS) else None
                 if _is_number(value) and not isinstance(other, CONSTANTS):
                     scalar = pa.scalar(value, arrow_type(type_of(one)))
                     both = [scalar, self.values(other, rows)]
-                    return both if place == 0 else both[::-1]
+                    return both if index == 0 else both[::-1]
         return [self.values(argument, rows) for argument in call.arguments]
 
     def _chosen(self, case: ir.Case, rows: Rows) -> pa.Array:
