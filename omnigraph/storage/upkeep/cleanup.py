@@ -161,7 +161,10 @@ class Reclaimer:
         needs = _Needs()
         for branch, versions in kept.items():
             owner = owner_of(branch)
-            state = self._manifest.state(branch)
+            try:
+                state = self._manifest.state(branch)
+            except NotFound:
+                continue  # it was deleted since, so nobody reads there; its line is left alone
             needs.published[(MANIFEST, owner)] = floors[branch]
             for version in versions:
                 needs.keep((MANIFEST, owner), version)
