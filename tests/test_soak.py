@@ -86,11 +86,13 @@ def test_a_soak_of_an_hour_grows_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 number = chance.randrange(len(crowd))
                 crowd[number].kill()  # type: ignore[attr-defined]
                 crowd[number].join()  # type: ignore[attr-defined]
+                soak.bury(graph, crowd[number].pid)  # type: ignore[attr-defined]
                 crowd[number] = start()
                 kills += 1
                 soak.upkeep(graph)
                 rounds.append(soak.sizes(uri))
                 commits.append(len(graph.commits.list()))
+                rounds[-1]["branches"] = len(graph.branches.list())
                 line = {**rounds[-1], "commits": commits[-1], **soak.latency(soaking.times)}
                 lines.append(json.dumps(line))
         finally:

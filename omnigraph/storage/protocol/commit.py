@@ -20,7 +20,14 @@ from contextlib import suppress
 from dataclasses import field
 from functools import partial
 
-from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch, unpublished
+from omnigraph.errors import (
+    Conflict,
+    NotFound,
+    RecoveryRequired,
+    StorageFailed,
+    VersionMismatch,
+    unpublished,
+)
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.flushing import Flusher
@@ -38,7 +45,7 @@ from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import State, publish_lock
 from omnigraph.storage.names import MAIN, lock_name, owner_of
 from omnigraph.storage.protocol.auto_compaction import Folding
-from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
+from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, WriterKind, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
@@ -155,7 +162,11 @@ class Committer:
             failpoints.hit("commit.locked")
             seen_at = now_s()
             with unpublished():
-                self._require_base(prepared, seen_at)
+                try:
+                    self._require_base(prepared, seen_at)
+                except Conflict:
+                    self._drop_refused(prepared)
+                    raise
                 sidecar = self._note(prepared)
                 self._write_sidecar(sidecar, prepared)
             try:
@@ -189,6 +200,12 @@ class Committer:
                 # Left by a writer that died: what is published was looked at above.
                 raise HeadAhead(base.table_key, base.version, head)
         failpoints.hit("commit.checked")
+
+    def _drop_refused(self, prepared: Prepared) -> None:
+        """Delete what a refused mutation staged. Other kinds may stage the same files again."""
+        if prepared.intent.kind is WriterKind.MUTATION:
+            staged = (write.staged for write in prepared.writes)
+            self._reclaims.drop_refused(self._tables.refused(staged))
 
     def _published_version(self, prepared: Prepared) -> int:
         return self._require_published(prepared).version
