@@ -149,7 +149,7 @@ class Store:
         )
         promotions = Promotions(self.objects)
         reclaims = Reclaims(self.datasets, self.manifest, self.objects, self.stats)
-        self.compactor = Compactor(self.datasets, self.tables)
+        self.compactor = Compactor(self.datasets, self.tables, self.objects)
         self.folding = Folding(
             self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
         )

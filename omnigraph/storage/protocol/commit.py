@@ -45,7 +45,7 @@ from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import State, publish_lock
 from omnigraph.storage.names import MAIN, lock_name, owner_of
 from omnigraph.storage.protocol.auto_compaction import Folding
-from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, WriterKind, change_of
+from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
@@ -60,10 +60,12 @@ committed by itself."""
 
 @dataclass(frozen=True, slots=True)
 class TableWrite:
-    """What a write does to one table: one staged version, and rarely more after it."""
+    """What a write does to one table: one staged version, and rarely more after it. `is_own` says
+    that its rows were written for this attempt alone, and nobody stages them again."""
 
     staged: StagedWrite
     then: tuple[Step, ...] = ()
+    is_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +204,9 @@ class Committer:
         failpoints.hit("commit.checked")
 
     def _drop_refused(self, prepared: Prepared) -> None:
-        """Delete what a refused mutation staged. Other kinds may stage the same files again."""
-        if prepared.intent.kind is WriterKind.MUTATION:
-            staged = (write.staged for write in prepared.writes)
-            self._reclaims.drop_refused(self._tables.refused(staged))
+        """Delete what was staged for a refused attempt and no other."""
+        staged = (write.staged for write in prepared.writes if write.is_own)
+        self._reclaims.drop_refused(self._tables.refused(staged))
 
     def _published_version(self, prepared: Prepared) -> int:
         return self._require_published(prepared).version
