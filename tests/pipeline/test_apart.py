@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ from tests.pipeline import apart
 from tests.storage.s3 import BUCKET, Server, serve
 
 ROOT = Path(__file__).parents[2]
-MASTER = "spark://127.0.0.1:17177"
 MADE_UP = re.compile("0[0-9A-Z]{25}")
 
 
@@ -29,6 +30,22 @@ MADE_UP = re.compile("0[0-9A-Z]{25}")
 def objects() -> Iterator[Server]:
     with serve() as server:
         yield server
+
+
+def free_port() -> int:
+    """A port that nobody listens to."""
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
+def wait_until_it_listens(port: int) -> None:
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the master did not start")
 
 
 @pytest.fixture
@@ -71,12 +88,14 @@ def machines(tmp_path: Path) -> Iterator[str]:
         with (tmp_path / f"{what}-{host}.log").open("wb") as log:
             started.append(subprocess.Popen(command, env=own, stdout=log, stderr=log))
 
-    launch("master.Master", "127.0.0.1", ["--port", "17177"], apart=False)
-    time.sleep(8)
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    launch("master.Master", "127.0.0.1", ["--port", str(port)], apart=False)
+    wait_until_it_listens(port)
     for number in (1, 2):
-        words = ["--cores", "1", "--memory", "1g", MASTER]
+        words = ["--cores", "1", "--memory", "1g", master]
         launch("worker.Worker", f"127.0.0.{number}", words, apart=True)
-    yield MASTER
+    yield master
     for process in started:
         process.kill()
         process.wait()
