@@ -109,6 +109,26 @@ def rows_of(graph: Graph) -> dict[str, list[str]]:
     }
 
 
+def scratch_on(machine: int) -> list[Path]:
+    """What loads left in the temporary folder that a process sees."""
+    return [
+        each
+        for folder in (Path(f"/proc/{machine}/root/tmp"),)
+        for each in (*folder.glob("omnigraph-*"), *folder.glob("*/omnigraph-*"))
+    ]
+
+
+def changes_of_people(graph: Graph) -> list[list[Any]]:
+    """The changes of all people, as comparisons of one commit with the next show them."""
+    commits = sorted(graph.commits.list(), key=lambda commit: commit.created_at)
+    return [
+        [number, position, each.op, each.id, each.after and each.after.properties["age"]]
+        for number, commit in enumerate(commits)
+        if commit.parent is not None
+        for position, each in enumerate(graph.diff(commit.parent, commit.id, types=["Person"]))
+    ]
+
+
 @pytest.mark.slow
 def test_SX2_machines_that_share_no_folder_load_write_and_stream(
     tmp_path: Path, objects: Server, machines: str
@@ -123,25 +143,47 @@ def test_SX2_machines_that_share_no_folder_load_write_and_stream(
         aws_secret_access_key=options["aws_secret_access_key"],
         region_name=options["aws_region"],
     )
-    client.put_object(Bucket=BUCKET, Key="in/people.jsonl", Body=apart.people_and_edges())
+    for name, content in apart.FILES.items():
+        client.put_object(Bucket=BUCKET, Key=f"in/{name}", Body=content())
     command = [sys.executable, "-m", "tests.pipeline.apart", where.uri, json.dumps(options)]
-    command += [f"s3://{BUCKET}/in/people.jsonl", str(tmp_path), machines]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    command += [f"s3://{BUCKET}/in", str(tmp_path), machines]
+    (tmp_path / "driver").mkdir()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "TMPDIR": str(tmp_path / "driver"),
+    }
     ran = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_500
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3_000
     )
     assert ran.returncode == 0, ran.stderr[-4_000:]
     told: dict[str, Any] = json.loads(ran.stdout)
-    assert told["killed"] == 2
+    assert sorted(told["killed"]) == ["forward", "put", "put_frame", "read", "worker"]
     assert told["streamed"] >= apart.BATCHES * apart.BATCH_ROWS
     assert told["streamed"] % apart.BATCH_ROWS == 0
+    assert told["written"] == len(apart.TICKETS)
 
     graph = og.open(where.uri, storage_options=options)
     alone = new_graph(tmp_path)
     apart.same(alone, told["streamed"])
     assert rows_of(graph) == rows_of(alone)
+    assert told["known"] == len(apart.REPLACED)
+    assert told["changes"] == changes_of_people(graph)
     report = graph.check()
     assert not report.findings, report
+
+    listed = client.list_objects_v2(Bucket=BUCKET, Prefix="in/out/")["Contents"]
+    exported = [client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read() for each in listed]
+    (tmp_path / "again").mkdir()
+    again = new_graph(tmp_path / "again")
+    # Edges after the nodes that they join.
+    again.load(b"".join(sorted(exported, key=lambda text: text.startswith(b'{"edge'))), "append")
+    assert contents(again) == contents(graph)
+
     left = client.list_objects_v2(Bucket=BUCKET, Prefix=where.uri.removeprefix(f"s3://{BUCKET}/"))
     names = [each["Key"] for each in left.get("Contents", [])]
     assert not [name for name in names if "__scratch" in name and not name.endswith("/")]
+    assert not list((tmp_path / "driver").glob("omnigraph-*"))
+    (alive,) = apart.processes(apart.WORKER, machines)
+    assert not scratch_on(alive)
