@@ -3,12 +3,9 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from omnigraph.graph import Graph
 from omnigraph.pipeline.java import find_java
 from tests.exec.bulk import SCHEMA, contents, new_graph
 from tests.pipeline import apart
+from tests.pipeline.ports import free_port, wait_until_it_listens
 from tests.storage.s3 import BUCKET, Server, serve
 
 ROOT = Path(__file__).parents[2]
@@ -30,22 +28,6 @@ MADE_UP = re.compile("0[0-9A-Z]{25}")
 def objects() -> Iterator[Server]:
     with serve() as server:
         yield server
-
-
-def free_port() -> int:
-    """A port that nobody listens to."""
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
-
-
-def wait_until_it_listens(port: int) -> None:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.1)
-    raise AssertionError("the master did not start")
 
 
 @pytest.fixture
