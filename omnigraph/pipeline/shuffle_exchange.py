@@ -32,7 +32,7 @@ from omnigraph.exec.load.block_files import block_bytes, read_block
 from omnigraph.exec.load.exchange import Blocks, Lane, ReadKeys, lane_of
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
-from omnigraph.pipeline.executors import spark_errors
+from omnigraph.pipeline.executors import job_described, spark_errors
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -96,6 +96,7 @@ class ShuffleExchange:
     buckets: int
     doing: str
     scratch: str | None = None
+    title: str = "omnigraph load"
     _put_so_far: list[ShuffledBlocks] = field(default_factory=list)
 
     @property
@@ -129,7 +130,8 @@ class ShuffleExchange:
         if not shuffled:
             return [[] for _ in works]
         task = partial(_read_task, works, self.scratch)
-        with spark_errors(self.doing):
+        text = f"{self.title}: check {lane}, {self.buckets} buckets"
+        with spark_errors(self.doing), job_described(self.spark, text):
             taken = self._lane(shuffled, lane).mapPartitionsWithIndex(task).collect()
         self._verify(shuffled)
         by_bucket = sorted((pickle.loads(each) for each in taken), key=lambda pair: pair[0])
@@ -174,7 +176,8 @@ class ShuffleExchange:
         context = self.spark.sparkContext
         jvm: Any = context._jvm
         keyed._bypass_serializer = True  # type: ignore[attr-defined]
-        with spark_errors(self.doing):
+        text = f"{self.title}: exchange {len(self._put_so_far) + 1}, {self.buckets} buckets"
+        with spark_errors(self.doing), job_described(self.spark, text):
             pairs = jvm.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
             partitioner = jvm.PythonPartitioner(self._results_index + 1, _PARTITIONER)
             made = ShuffledBlocks(self, pairs.partitionBy(partitioner), {}, Counter(), 0)
@@ -227,7 +230,8 @@ class ShuffleExchange:
 
     def _verify(self, blocks: Sequence[ShuffledBlocks]) -> None:
         """Raise if a map task of these ran again and gave other blocks."""
-        with spark_errors(self.doing):
+        text = f"{self.title}: compare digests"
+        with spark_errors(self.doing), job_described(self.spark, text):
             seen = self.spark.sparkContext.runJob(
                 self._rdd(blocks), _digests, [self._results_index]
             )

@@ -31,6 +31,7 @@ from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.progress import Progress
+from omnigraph.pipeline.executors import require_classic
 from omnigraph.pipeline.folder_exchange import FolderExchange
 from omnigraph.pipeline.session import Profile, session
 from omnigraph.pipeline.shared_scratch import scratch_parent
@@ -67,12 +68,13 @@ def load_spark(
 ) -> tuple[Commit, IntakeResult]:
     """Load on Spark: in the session given, the active one, or a new one."""
     running = spark or (frame.sparkSession if frame is not None else session(_profile(input)))
+    require_classic(running, _DOING)
     task_count = int(running.sparkContext.defaultParallelism) * 2
     with _folder(store, running) as folder:
         parts = () if frame is not None else split(input, tasks=task_count, folder=folder)
         buckets = FRAME_BUCKETS if frame is not None else _bucket_count(input, parts)
         for _ in range(READS_MAX):
-            with _exchange(running, folder, buckets) as exchange:
+            with _exchange(running, folder, buckets, _title(parts)) as exchange:
                 loading = SparkLoad(store, catalog, request, exchange)
                 try:
                     return loading.run(parts, frame)
@@ -100,16 +102,24 @@ def _folder(store: Store, spark: "SparkSession") -> "Iterator[Path | None]":
 
 @contextmanager
 def _exchange(
-    spark: "SparkSession", folder: Path | None, buckets: int
+    spark: "SparkSession", folder: Path | None, buckets: int, title: str
 ) -> "Iterator[SparkExchange]":
     if folder is not None:
-        yield FolderExchange(spark, folder, buckets, _DOING)
+        yield FolderExchange(spark, folder, buckets, _DOING, title)
         return
-    exchange = ShuffleExchange(spark, buckets, _DOING, environment.SCRATCH.read())
+    exchange = ShuffleExchange(spark, buckets, _DOING, environment.SCRATCH.read(), title)
     try:
         yield exchange
     finally:
         exchange.close()
+
+
+def _title(parts: tuple[Part | Piece, ...]) -> str:
+    """The name of the load's jobs."""
+    labels = dict.fromkeys(part.label for part in parts if isinstance(part, Part))
+    first = next((label for label in labels if label), "rows")
+    more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+    return f"omnigraph load {first}{more}"
 
 
 def _bucket_count(input: Input, parts: tuple[Part | Piece, ...]) -> int:
