@@ -3,10 +3,11 @@
     python bench/scale_model.py                  1, 10 and 100 billion edges
     python bench/scale_model.py --edges 5e9 --executors 20 --cores 8
 
-Constants come from results/spark.json (CPU a row, bytes of tables, topology and exchange),
+Constants come from results/load.json (CPU of an edge, between 5M and 20M edges on Spark),
+results/spark.json (how much more the shuffle takes; bytes of tables, topology and exchange),
 results/s3_calls.json (requests of a commit) and results/scale-1000000.json (first hop). Everything
 that grows is taken to grow with rows, beside a fixed start; the last table compares that with what
-larger runs measured (results/load.json, results/scale-1000000.json), and says how far off it is.
+other runs measured, and says how far off it is.
 """
 
 import argparse
@@ -39,22 +40,23 @@ class Constants:
 
 
 def measured() -> Constants:
-    """The constants, from the largest and the smallest size of a bench."""
-    runs = [
-        run
-        for run in _json("spark.json")["runs"]
-        if (run["exchange"], run["mode"]) == ("shuffle", "append")
-    ]
-    small, large = (choose(runs, key=lambda run: run["edges"]) for choose in (min, max))
-    grown = large["edges"] - small["edges"]
-    cpu = (large["CPU s"] - small["CPU s"]) / grown
+    """The constants, each from the largest run that has it."""
+    small, large = (_json("load.json")[size]["spark-parquet"] for size in ("5000000", "20000000"))
+    cpu = (large["cpu_s"] - small["cpu_s"]) / 15e6
+    runs = [run for run in _json("spark.json")["runs"] if run["mode"] == "append"]
+    by_folder, by_shuffle = (
+        max((run for run in runs if run["exchange"] == way), key=lambda run: run["edges"])
+        for way in ("folder", "shuffle")
+    )
+    edges = by_shuffle["edges"]
+    dearer = max(1.0, by_shuffle["CPU s"] / by_folder["CPU s"])
     calls, hop = _json("s3_calls.json"), _json("scale-1000000.json")["engines"]["omnigraph"]
     return Constants(
-        cpu_s=cpu,
-        cpu_fixed_s=max(0.0, small["CPU s"] - cpu * small["edges"]),
-        exchanged=large["exchanged"] / large["edges"],
-        tables=large["bytes"]["tables"] / large["edges"],
-        topology=large["bytes"]["topology"] / large["edges"],
+        cpu_s=cpu * dearer,
+        cpu_fixed_s=small["cpu_s"] - cpu * 5e6,
+        exchanged=by_shuffle["exchanged"] / edges,
+        tables=by_shuffle["bytes"]["tables"] / edges,
+        topology=by_shuffle["bytes"]["topology"] / edges,
         calls_a_commit=calls["verbs"]["insert"]["calls"],
         call_ms=calls["delay ms"],
         first_hop_ms=hop["open"] + hop["first hop"],
@@ -106,23 +108,28 @@ def _uploads(each: Constants, edges: float) -> float:
 
 
 def compared(each: Constants) -> list[str]:
-    """What larger runs measured, beside what the model says of their size."""
-    lines = ["| measured | edges | measured | model | model ÷ measured |", "|---|---|---|---|---|"]
-    for edges, runs in _json("load.json").items():
-        if edges.isdigit() and "spark-parquet" in runs:
-            seconds = runs["spark-parquet"]["cpu_s"]
-            said = _cpu(each, int(edges))
-            name = "load by folder with the start of the session, CPU s"
-            ratio = f"{said:.1f} | {said / seconds:.2f}"
-            lines.append(f"| {name} | {int(edges):,} | {seconds} | {ratio} |")
-    runs = [run for run in _json("spark.json")["runs"] if run["mode"] == "append"]
-    for run in runs:
-        for part, bytes_ in (("tables", each.tables), ("topology", each.topology)):
-            size, said = run["bytes"][part] / 1e6, run["edges"] * bytes_ / 1e6
-            if run["exchange"] == "shuffle":
-                ratio = f"{said:.1f} | {said / size:.2f}"
-                lines.append(f"| {part}, MB | {run['edges']:,} | {size:.1f} | {ratio} |")
+    """What runs measured, beside what the model says of their size."""
+    lines = ["| what | edges | measured | model | model ÷ measured |", "|---|---|---|---|---|"]
+    for size, runs in _json("load.json").items():
+        if "spark-parquet" in runs:
+            edges = int(size.partition(",")[0])
+            name = "load by folder, CPU s with the start" + size.partition(",")[1]
+            name += size.partition(",")[2]
+            lines.append(_compared(name, edges, runs["spark-parquet"]["cpu_s"], _cpu(each, edges)))
+    for run in _json("spark.json")["runs"]:
+        if (run["mode"], run["exchange"]) == ("append", "shuffle"):
+            edges, sizes = run["edges"], run["bytes"]
+            said = edges * each.cpu_s
+            lines.append(_compared("load by shuffle, warm, CPU s", edges, run["CPU s"], said))
+            for part, an_edge in (("tables", each.tables), ("topology", each.topology)):
+                lines.append(
+                    _compared(f"{part}, MB", edges, sizes[part] / 1e6, edges * an_edge / 1e6)
+                )
     return lines
+
+
+def _compared(name: str, edges: int, measured: float, said: float) -> str:
+    return f"| {name} | {edges:,} | {measured:.1f} | {said:.1f} | {said / measured:.2f} |"
 
 
 def main() -> None:

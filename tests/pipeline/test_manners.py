@@ -29,7 +29,8 @@ TRIED = "4.3.0"
 class RemoteSession:
     """What tells a session of Connect from another: where its class comes from."""
 
-    createDataFrame = None
+    def createDataFrame(self, *args: Any) -> None:
+        """Every session has it."""
 
 
 RemoteSession.__module__ = "pyspark.sql.connect.session"
