@@ -47,8 +47,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SMALL_BYTES_MAX = 64 << 20
-FRAME_BUCKETS = 64
-"""Buckets of a DataFrame, whose size is not known beforehand: small ones are joined into a task."""
+FRAME_BUCKETS, FRAME_BUCKETS_MAX = 64, 4_096
+"""Buckets of a DataFrame, whose size is a guess beforehand: small ones are joined into a task."""
+
+FRAME_BUCKET_BYTES = 128 << 20
+_SIZE_UNKNOWN = 1 << 60
 
 READS_MAX = 3
 """How often a load reads its input when tasks that ran again gave other rows."""
@@ -72,7 +75,7 @@ def load_spark(
     task_count = int(running.sparkContext.defaultParallelism) * 2
     with _folder(store, running) as folder:
         parts = () if frame is not None else split(input, tasks=task_count, folder=folder)
-        buckets = FRAME_BUCKETS if frame is not None else _bucket_count(input, parts)
+        buckets = _bucket_count(input, parts) if frame is None else frame_buckets(frame)
         for _ in range(READS_MAX):
             with _exchange(running, folder, buckets, _title(parts)) as exchange:
                 loading = SparkLoad(store, catalog, request, exchange)
@@ -126,6 +129,17 @@ def _bucket_count(input: Input, parts: tuple[Part | Piece, ...]) -> int:
     size = input.rows_bytes or sum(part.size for part in parts if isinstance(part, Part))
     # A bucket is a task here, and starting one costs more than in this process.
     return max(1, bucket_count(size) // 2)
+
+
+def frame_buckets(frame: "DataFrame") -> int:
+    """Buckets of a DataFrame by the size that Spark's optimiser reckons with, a power of two: more
+    than its data needs are joined, fewer would be too large for a task."""
+    plan = frame._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
+    size = int(str(plan.stats().sizeInBytes()))
+    if size >= _SIZE_UNKNOWN:
+        return FRAME_BUCKETS
+    needed = min(FRAME_BUCKETS_MAX, max(FRAME_BUCKETS, -(-size // FRAME_BUCKET_BYTES)))
+    return 1 << (needed - 1).bit_length()
 
 
 def _profile(input: Input) -> Profile:

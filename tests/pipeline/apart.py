@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+
 import omnigraph as og
 from omnigraph.exec.load import committed, finish
 from omnigraph.graph import Graph
@@ -258,17 +260,25 @@ def written_through_the_source(spark: Any, uri: str, options_text: str, folder: 
 
 def changes_of(spark: Any, uri: str, options_text: str, folder: str) -> list[list[Any]]:
     """The changes of all people, as a stream gives them."""
-    seen: list[list[Any]] = []
+    seen: dict[int, list[list[Any]]] = {}
 
     def note(frame: Any, epoch: int) -> None:
         rows = frame.select("number", "position", "op", "id", "after.age").collect()
-        seen.extend(list(row) for row in rows)
+        seen[epoch] = [list(row) for row in rows]
 
     changes = spark.readStream.format("omnigraph").options(storage_options=options_text)
     typed = changes.options(type="Person", changes="true", maxCommitsPerTrigger="5").load(uri)
     writer = typed.writeStream.option("checkpointLocation", f"{folder}/changes")
-    writer.foreachBatch(note).trigger(availableNow=True).start().awaitTermination()
-    return sorted(seen)
+    following = writer.foreachBatch(note).trigger(availableNow=True)
+    for last in (False, False, False, True):
+        try:
+            following.start().awaitTermination()
+            break
+        except StreamingQueryException as error:
+            # Spark waits ten seconds for a process of Python to come up, and no longer.
+            if last or "waiting for the Python worker" not in str(error):
+                raise
+    return sorted(row for rows in seen.values() for row in rows)
 
 
 def _logs(uri: str, options: dict[str, str]) -> list[dict[str, Any]]:

@@ -167,6 +167,18 @@ def test_SX3_blocks_are_read_in_the_order_they_were_put_in(
     assert seen == {("['0-1', '0-2', '1-0']",) * 2}
 
 
+def test_SX4_buckets_of_a_frame_follow_its_size(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = spark.range(1_000)
+    assert spark_load.frame_buckets(rows) == spark_load.FRAME_BUCKETS
+    monkeypatch.setattr(spark_load, "FRAME_BUCKET_BYTES", 80)
+    assert spark_load.frame_buckets(rows) == 128, "8,000 bytes, a power of two"
+    assert spark_load.frame_buckets(rows.crossJoin(rows)) == spark_load.FRAME_BUCKETS_MAX
+    unknown = spark.sparkContext.parallelize([(1,)]).toDF("n long")
+    assert spark_load.frame_buckets(unknown) == spark_load.FRAME_BUCKETS
+
+
 # A map task that runs again
 
 
