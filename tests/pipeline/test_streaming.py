@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 import omnigraph as og
 from omnigraph import spark as ogs
 from omnigraph.graph import Graph
+from omnigraph.pipeline.source import OmnigraphSource
 from tests.exec.bulk import contents, edge, lines, new_graph, node, person
 from tests.pipeline.streaming import follower
 
@@ -119,6 +121,43 @@ def test_DS3_hundreds_of_batches_and_many_kills(tmp_path: Path, way: str) -> Non
     require_once(graph, rows, 200, killed)
 
 
+def test_SS1_batches_that_come_again_are_followed_once(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark does it: an offset is noted, the batch runs, the next one begins where it ended."""
+    (tmp_path / "in").mkdir()
+    source, target = new_graph(tmp_path / "in"), new_graph(tmp_path)
+    ada = person("Ada", big=2**64 - 1, born="1815-12-10")
+    source.load(lines(ada, person("Bob"), edge("Knows", "Ada", "Bob", id="k")), "append")
+    program = follower()
+    asked = {"path": source.uri, "startingBaseline": "true", "maxCommitsPerTrigger": "1"}
+    spark.sparkContext.setLocalProperty("sql.streaming.queryId", "the-query")
+
+    def deliver(epoch: int, start: Any, end: Any) -> None:
+        made = OmnigraphSource(asked)
+        reader: Any = made.streamReader(StructType())
+        parts = reader.partitions(reader.initialOffset() if start is None else start, end)
+        rows = [row for part in parts for each in reader.read(part) for row in each.to_pylist()]
+        frame = spark.createDataFrame([tuple(row.values()) for row in rows], made.schema())
+        program.apply(frame, epoch, target.uri)
+
+    reader: Any = OmnigraphSource(asked).streamReader(StructType())
+    first = reader.latestOffset(reader.initialOffset())
+    deliver(0, None, first)
+    source.load(lines(person("Ada", age=3), person("Cy")), "merge", engine="local")
+    source.mutate('query d() { delete Person where name = "Bob" }')
+    deliver(0, None, first)  # the driver died after its commit: the same rows, though more is there
+    second = reader.latestOffset(first)
+    third = reader.latestOffset(second)
+    for epoch, start, end in [(1, first, second), (1, first, second), (2, second, third)]:
+        deliver(epoch, start, end)
+    deliver(2, second, third)
+    spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)  # type: ignore[arg-type]
+    again = og.open(target.uri)
+    assert contents(again) == contents(source)
+    marks = [c.mark for c in reversed(again.commits.list()) if c.mark is not None]
+    assert marks == ["the-query/0", "the-query/1", "the-query/2"]
+
+
+@pytest.mark.slow
 def test_SS1_a_follower_that_fails_before_or_after_its_commit_misses_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
