@@ -13,8 +13,6 @@ from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, PreconditionFailed
 from omnigraph.exec.progress import Meter, Progress
-from omnigraph.exec.read.reading import Reading
-from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.light_dataclass import dataclass
@@ -23,6 +21,8 @@ from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
 
 if TYPE_CHECKING:
+    from omnigraph.exec.read.reading import Reading
+    from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.search.embed import Provider, make_provider
     from omnigraph.exec.search.vector_fill import (
         TextVectors,
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
     from omnigraph.graph.handles import Transaction
 else:
+    Reading = deferred("omnigraph.exec.read.reading", "Reading")
+    QueryResult = deferred("omnigraph.exec.read.result", "QueryResult")
     Provider = deferred("omnigraph.exec.search.embed", "Provider")
     make_provider = deferred("omnigraph.exec.search.embed", "make_provider")
     TextVectors = deferred("omnigraph.exec.search.vector_fill", "TextVectors")
