@@ -62,10 +62,10 @@ class Deferred:
         return isinstance(value, self.resolved)
 
     def __or__(self, other: Any) -> Any:
-        return Union[self, other]
+        return Union[self, other]  # noqa: UP007  a union of what is no type yet
 
     def __ror__(self, other: Any) -> Any:
-        return Union[other, self]
+        return Union[other, self]  # noqa: UP007
 
     def __repr__(self) -> str:
         return f"{self._module}.{self._name}"

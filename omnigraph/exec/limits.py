@@ -80,7 +80,7 @@ class Watch:
         lower = None if stop is None else stop.time_ms_max
         self._time_ms_max = limits.time_ms_max if lower is None else min(lower, limits.time_ms_max)
         self.deadline = self._started + self._time_ms_max / 1000
-        self.operator: "str | ir.PatternOp" = "the query"
+        self.operator: str | ir.PatternOp = "the query"
         if stop is not None:
             stop.watches(self)
 

@@ -25,6 +25,7 @@ from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.index_verb import IndexVerb
+from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.later_rooms import (
     Changes,
     CheckReport,
@@ -35,8 +36,8 @@ from omnigraph.graph.later_rooms import (
     Order,
     Policy,
     QueryResult,
-    ReadPlan,
     Reading,
+    ReadPlan,
     bind_parameters,
     changes_between,
     check,
@@ -51,7 +52,6 @@ from omnigraph.graph.later_rooms import (
     run_mutation,
     shares_commit,
 )
-from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.look_verbs import LookVerbs
 from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
 from omnigraph.graph.policy_guard import PolicyGuard
