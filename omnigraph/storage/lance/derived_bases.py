@@ -27,6 +27,7 @@ from omnigraph.storage.derived.derived_folder import (
     line_name,
     pin_of,
 )
+from omnigraph.storage.derived.edge_delta_file import EDGE_DELTAS, EdgeDeltaFile
 from omnigraph.storage.derived.edge_file import EdgeFile, Way
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
@@ -59,13 +60,24 @@ class NodeBase:
 
 @dataclass(frozen=True, slots=True)
 class EdgeBase:
-    """An edge file, the version it is of, and the edges written or removed since. `is_exact` says
-    that the rows lie where they lay then."""
+    """An edge file, with the delta over it that is nearest, the version of the two, and the edges
+    written or removed since. `is_exact` says that the rows lie where they lay then."""
 
     file: EdgeFile
     pin: TablePin
     touched: pa.Table
     is_exact: bool
+    delta: EdgeDeltaFile | None = None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The digests of the node files whose numbers file and delta use."""
+        return self.file.ends if self.delta is None else self.delta.ends
+
+    @property
+    def in_order(self) -> bool:
+        """Whether positions are the order of the rows."""
+        return self.file.in_order and self.is_exact and self.delta is None
 
 
 _Base = NodeBase | EdgeBase
@@ -93,7 +105,7 @@ class DerivedBases:
         self.files = files
         self._known: Lru[tuple[TablePin, object], tuple[_Listed, _Base | None]] = Lru(_BASES_MAX)
         self._newest: Lru[object, tuple[_Listed, TablePin, _Base]] = Lru(_BASES_MAX)
-        self._parsed: dict[str, NodeFile | EdgeFile] = {}
+        self._parsed: dict[str, NodeFile | EdgeFile | EdgeDeltaFile] = {}
 
     # Bases
 
@@ -154,9 +166,10 @@ class DerivedBases:
         base = self._base(kind, pin, None)
         if base is None:
             return None
-        return TopologyState(
-            base.pin.version, base.file.file.size, base.touched.num_rows, base.pin.branch
-        )
+        size = base.file.file.size
+        if isinstance(base, EdgeBase) and base.delta is not None:
+            size += base.delta.file.size
+        return TopologyState(base.pin.version, size, base.touched.num_rows, base.pin.branch)
 
     def unreadable(self, entry: DerivedEntry) -> bool:
         """Whether nobody can use a file: it is damaged, or its version is gone."""
@@ -166,7 +179,9 @@ class DerivedBases:
             file = MappedFile(entry.path, entry.name.digest)
             pin = pin_of(file)
             handle = self._datasets.open(pin.location, pin.branch, pin.version)
-            return not is_of(file, entry.name.kind, pin, fingerprint(handle))
+            if not is_of(file, entry.name.kind, pin, fingerprint(handle)):
+                return True
+            return entry.name.kind == EDGE_DELTAS and self._under(EdgeDeltaFile(file), pin) is None
         except (NotFound, DamagedFile):
             return True
         except OmnigraphError:
@@ -181,7 +196,8 @@ class DerivedBases:
         listed, base = self._known.get(key, ((), None))
         if base is not None:
             return base
-        entries = [each for each in self.files.listed(pin) if each.name.kind == kind]
+        kinds = (kind, EDGE_DELTAS) if kind == EDGES else (kind,)
+        entries = [each for each in self.files.listed(pin) if each.name.kind in kinds]
         names = tuple(str(each.name) for each in entries)
         if not names or names == listed:
             return None
@@ -234,9 +250,7 @@ class DerivedBases:
         own = [each for each in entries if each.name.line == line_name(pin)]
         older = [each for each in own if each.name.version <= pin.version]
         newer = [each for each in own if each.name.version > pin.version]
-        for entry in (
-            sorted(older, key=_version, reverse=True)[:2] + sorted(newer, key=_version)[:1]
-        ):
+        for entry in sorted(older, key=_order, reverse=True)[:2] + sorted(newer, key=_order)[:1]:
             yield entry, replace(pin, version=entry.name.version)
         if pin.branch is None:
             return
@@ -247,7 +261,7 @@ class DerivedBases:
         for point in ancestors:
             line = line_name(point)
             shared = [e for e in entries if e.name.line == line and e.name.version <= point.version]
-            for entry in sorted(shared, key=_version, reverse=True)[:1]:
+            for entry in sorted(shared, key=_order, reverse=True)[:2]:
                 yield entry, replace(point, version=entry.name.version)
 
     def _joined(
@@ -263,13 +277,15 @@ class DerivedBases:
         # A version that only got indexes has the same files: the one before it is not opened.
         now = self.fingerprint(pin)
         is_exact = now == file.facts.get("fingerprint")
-        if not is_of(file, kind, base, now if is_exact else self.fingerprint(base)):
+        own = now if is_exact else self.fingerprint(base)
+        if not is_of(file, entry.name.kind, base, own):
             raise DamagedFile(entry.path, "it is of another version")
-        parsed = self._parsed.get(file.digest)
-        if parsed is None:
-            parsed = NodeFile(file) if kind == NODES else EdgeFile(file)
-            self._parsed[file.digest] = parsed
-        if isinstance(parsed, EdgeFile) and ends is not None and not _joins(parsed, ends):
+        parsed, delta = self._read(file, entry.name.kind), None
+        if isinstance(parsed, EdgeDeltaFile):
+            delta, parsed = parsed, self._under(parsed, pin)
+        if parsed is None or (delta is not None and not _joins(delta, ends)):
+            return None
+        if isinstance(parsed, EdgeFile) and not _joins(parsed, ends):
             return None
         touched = TOUCHED.empty_table()
         if not is_exact:
@@ -278,7 +294,25 @@ class DerivedBases:
             return None
         if isinstance(parsed, NodeFile):
             return NodeBase(parsed, base, touched, is_exact)
-        return EdgeBase(parsed, base, touched, is_exact)
+        return EdgeBase(parsed, base, touched, is_exact, delta)
+
+    def _read(self, file: MappedFile, kind: str) -> NodeFile | EdgeFile | EdgeDeltaFile:
+        parsed = self._parsed.get(file.digest)
+        if parsed is None:
+            made = {NODES: NodeFile, EDGES: EdgeFile, EDGE_DELTAS: EdgeDeltaFile}[kind]
+            parsed = self._parsed[file.digest] = made(file)
+        return parsed
+
+    def _under(self, delta: EdgeDeltaFile, pin: TablePin) -> EdgeFile | None:
+        """The edge file that a delta is over, of whatever version and branch."""
+        for entry in self.files.listed(pin):
+            if entry.name.kind == EDGES and entry.name.digest == delta.base:
+                file = self.files.opened(entry)
+                parsed = None if file is None else self._read(file, EDGES)
+                if isinstance(parsed, EdgeFile):
+                    delta.require_over(parsed)
+                    return parsed
+        return None
 
     # Lookups
 
@@ -301,7 +335,7 @@ class DerivedBases:
         if not isinstance(base, EdgeBase):
             return None
         try:
-            nodes = self._node_file(base.file.ends[_ENDS.index(end)])
+            nodes = self._node_file(base.ends[_ENDS.index(end)])
             if nodes is None:
                 return None
             row_ids = _edges_of(base, nodes, Way.OUT if end == "src" else Way.IN, ids)
@@ -333,8 +367,8 @@ class DerivedBases:
         return row_ids
 
 
-def _joins(file: EdgeFile, ends: Ends) -> bool:
-    return file.ends[0] in ends[0] and file.ends[1] in ends[1]
+def _joins(file: EdgeFile | EdgeDeltaFile, ends: Ends | None) -> bool:
+    return ends is None or (file.ends[0] in ends[0] and file.ends[1] in ends[1])
 
 
 def _edges_of(base: EdgeBase, nodes: NodeFile, way: Way, ids: pa.Array) -> np.ndarray:
@@ -346,7 +380,12 @@ def _edges_of(base: EdgeBase, nodes: NodeFile, way: Way, ids: pa.Array) -> np.nd
     ends = np.cumsum(counts)
     indexes = np.arange(ends[-1] if len(ends) else 0)
     indexes += np.repeat(first - (ends - counts), counts)
-    row_ids = base.file.row_ids.take(lists.edges.take(indexes))
+    positions = lists.edges.take(indexes)
+    if base.delta is not None:
+        positions = positions[~np.isin(positions, base.delta.removed)]
+    row_ids = base.file.row_ids.take(positions)
+    if base.delta is not None:
+        row_ids = np.concatenate((row_ids, base.delta.row_ids_of(base.file, way, numbers)))
     return row_ids[~np.isin(row_ids, base.touched[BEFORE].drop_null().to_numpy())]
 
 
@@ -357,8 +396,9 @@ def _numbers(file: NodeFile, ids: pa.Array) -> np.ndarray:
     return np.array([file.find(each) for each in texts], np.int64)
 
 
-def _version(entry: DerivedEntry) -> int:
-    return entry.name.version
+def _order(entry: DerivedEntry) -> tuple[int, bool]:
+    """By version; of one version a file that needs no other comes last."""
+    return entry.name.version, entry.name.kind != EDGE_DELTAS
 
 
 def _row_ids(base: NodeBase, ids: pa.Array) -> np.ndarray:
