@@ -18,7 +18,6 @@ from omnigraph.graph.policy_guard import policy_of
 from omnigraph.graph.schema import stored_catalog
 from omnigraph.graph.source_text import schema_text
 from omnigraph.storage.names import require_actor
-from omnigraph.storage.objects import root_of
 from omnigraph.storage.opening import create, open_store
 from omnigraph.storage.store import Settings
 from omnigraph.types import Durability
@@ -58,7 +57,8 @@ def init(
     store = create(
         uri,
         schema_tables(first.catalog),
-        files=first.files() | ({} if root_of(uri).is_local else first.joined()),
+        files=first.files(),
+        remote_files=first.joined(),
         schema=first.id,
         storage_options=storage_options,
         settings=Settings(fold=fold, external_blobs=tuple(external_blobs), durability=durability),

@@ -50,12 +50,14 @@ def create(
     tables: Sequence[tuple[TableKey, pa.Schema]],
     *,
     files: Mapping[str, bytes] | None = None,
+    remote_files: Mapping[str, bytes] | None = None,
     schema: SchemaId | None = None,
     actor: str | None = None,
     storage_options: StorageOptions | None = None,
     settings: Settings | None = None,
 ) -> Store:
-    """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
+    """A new graph of empty tables. Its manifest comes last: until then there is no graph. The
+    `remote_files` are for an object store alone."""
     where = root_of(uri, storage_options)
     where.require_branchable()
     require_actor(actor)
@@ -71,7 +73,8 @@ def create(
         pins = [store.tables.create(table_key, schema) for table_key, schema in tables]
         failpoints.hit("init.tables")
         store.audit.create()
-        for path, data in (files or {}).items():
+        more = {} if where.is_local else remote_files or {}
+        for path, data in {**(files or {}), **more}.items():
             store.objects.put_unflushed(path, data)
         failpoints.hit("init.objects")
         store.flusher.owe_below("")

@@ -194,12 +194,16 @@ def _wrong(numbers: np.ndarray) -> np.ndarray:
 def test_a_delta_answers_which_edges_a_node_has(tmp_path: Path) -> None:
     path = tmp_path / "g"
     with filed(path) as graph:
-        befriend(graph, 20, 1)
+        befriend(graph, 8, 1)
         graph.mutate('query q() { delete Knows where to = "p011" }')
-        befriend(graph, 4, 2)
+        befriend(graph, 6, 2)
         forget(graph)
         store = graph._store
         pin = store.snapshot().tables[KNOWS]
+        base = store.derived.edges(pin, _ends(graph, "main"))
+        assert base is not None
+        assert base.delta is not None
+        assert len(base.delta.removed) > 0
         rows = store.tables.reader(pin).rows(["src", "dst"], with_row_id=True).to_pylist()
         for end in ("src", "dst"):
             for number in (3, 11, 30):
