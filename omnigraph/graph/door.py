@@ -36,7 +36,6 @@ from omnigraph.graph.later_rooms import (
     Order,
     Policy,
     QueryResult,
-    Reading,
     ReadPlan,
     bind_parameters,
     changes_between,
@@ -155,14 +154,6 @@ class Graph(
         actor = guard.changes(branch, note.actor)
         work = self._acting(guard.lifted())
         return work, replace(note, actor=actor), lambda: guard.reads(branch)
-
-    @property
-    def _reading(self) -> Reading:
-        return self._late_reading()
-
-    @_reading.setter
-    def _reading(self, reading: Reading) -> None:
-        self._late_reading = LateReading(self._store, reading)
 
     @cached_property
     def _coalescer(self) -> Coalescer:

@@ -14,6 +14,7 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, PreconditionFailed
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.late_reading import ReadSide
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import MAIN
@@ -21,7 +22,6 @@ from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
 
 if TYPE_CHECKING:
-    from omnigraph.exec.read.reading import Reading
     from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.search.embed import Provider, make_provider
     from omnigraph.exec.search.vector_fill import (
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     )
     from omnigraph.graph.handles import Transaction
 else:
-    Reading = deferred("omnigraph.exec.read.reading", "Reading")
     QueryResult = deferred("omnigraph.exec.read.result", "QueryResult")
     Provider = deferred("omnigraph.exec.search.embed", "Provider")
     make_provider = deferred("omnigraph.exec.search.embed", "make_provider")
@@ -66,10 +65,9 @@ class EmbedResult:
     commit_id: str | None = None
 
 
-class EmbedVerb:
+class EmbedVerb(ReadSide):
     """The verbs of a graph that make vectors."""
 
-    _reading: Reading
     _schemas: Schemas
     _guard: PolicyGuard
     query: Callable[..., QueryResult]

@@ -48,3 +48,18 @@ class LateReading:
         """Let go of everything in memory."""
         if self._made is not None:
             self._made.close()
+
+
+class ReadSide:
+    """What has a read side: the verbs of a graph that read."""
+
+    _store: Store
+    _late_reading: LateReading
+
+    @property
+    def _reading(self) -> Reading:
+        return self._late_reading()
+
+    @_reading.setter
+    def _reading(self, reading: Reading) -> None:
+        self._late_reading = LateReading(self._store, reading)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         request,
         run_mutation,
     )
-    from omnigraph.exec.read.reading import Reading
     from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.topology.build import topology_after
     from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
@@ -51,7 +50,6 @@ else:
     reads_by_match = deferred("omnigraph.exec.mutate.run", "reads_by_match")
     request = deferred("omnigraph.exec.mutate.run", "request")
     run_mutation = deferred("omnigraph.exec.mutate.run", "run_mutation")
-    Reading = deferred("omnigraph.exec.read.reading", "Reading")
     QueryResult = deferred("omnigraph.exec.read.result", "QueryResult")
     topology_after = deferred("omnigraph.exec.topology.build", "topology_after")
     IndexReport = deferred("omnigraph.exec.upkeep.build_indexes", "IndexReport")
@@ -85,7 +83,6 @@ __all__ = [
     "Policy",
     "QueryResult",
     "ReadPlan",
-    "Reading",
     "RepairReport",
     "bind_parameters",
     "changes_between",

@@ -6,7 +6,6 @@ Invariant: a read-only store writes nothing, not even a lock file.
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from omnigraph.deferred import deferred
@@ -23,6 +22,7 @@ from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.tag_refs import TagRefs
+from omnigraph.storage.late_parts import LateParts
 from omnigraph.storage.lifetime import Lifetime
 from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
@@ -46,18 +46,9 @@ from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
 
 if TYPE_CHECKING:
-    from omnigraph.storage.manifest.feed_claims import FeedClaims
-    from omnigraph.storage.manifest.publish import Publisher
-    from omnigraph.storage.protocol.audit import Audit
-    from omnigraph.storage.protocol.auto_compaction import Folding
-    from omnigraph.storage.protocol.commit import Committer, Prepared
-    from omnigraph.storage.protocol.recover import Recoverer
+    from omnigraph.storage.protocol.commit import Prepared
     from omnigraph.storage.protocol.schema_write import SchemaWrite
     from omnigraph.storage.protocol.write import Write
-    from omnigraph.storage.upkeep.cleanup import Reclaimer
-    from omnigraph.storage.upkeep.compaction import Compactor
-    from omnigraph.storage.upkeep.drift import Drifts
-    from omnigraph.storage.upkeep.repair import Repairer
     from omnigraph.storage.write_parts import WriteParts
 else:
     SchemaWrite = deferred("omnigraph.storage.protocol.schema_write", "SchemaWrite")
@@ -79,7 +70,7 @@ class Settings:
     lock_wait_s: float = LOCK_WAIT_S
 
 
-class Store:
+class Store(LateParts):
     """One open graph."""
 
     def __init__(self, where: Root, *, read_only: bool, settings: Settings) -> None:
@@ -127,19 +118,8 @@ class Store:
         self.sidecars = Sidecars(self.objects, self.stats)
         self.turns = Turns(self.locks)
         self.first: Handle | None = None  # the manifest by which an open knew the graph
+        super().__init__()
         self._settings = settings
-        self._making = RLock()
-        self._made: WriteParts | None = None
-
-    # Parts that a process makes when it first writes, or looks after files
-
-    @property
-    def _writing(self) -> WriteParts:
-        if self._made is None:
-            with self._making:
-                if self._made is None:
-                    self._made = self._write_parts()
-        return self._made
 
     def _write_parts(self) -> WriteParts:
         return WriteParts(
@@ -160,54 +140,6 @@ class Store:
             folds=self._settings.fold,
             wait_s=self._settings.lock_wait_s,
         )
-
-    @property
-    def publisher(self) -> "Publisher":
-        """The one that makes commits visible."""
-        return self._writing.publisher
-
-    @property
-    def feed_claims(self) -> "FeedClaims":
-        """Claims of readers of the change feed."""
-        return self._writing.feed_claims
-
-    @property
-    def audit(self) -> "Audit":
-        """The record of recoveries."""
-        return self._writing.audit
-
-    @property
-    def drifts(self) -> "Drifts":
-        """Table heads that ran ahead of what is published."""
-        return self._writing.drifts
-
-    @property
-    def reclaimer(self) -> "Reclaimer":
-        """Old versions, and files of none."""
-        return self._writing.reclaimer
-
-    @property
-    def compactor(self) -> "Compactor":
-        """Small fragments made large ones."""
-        return self._writing.compactor
-
-    @property
-    def folding(self) -> "Folding":
-        """Small fragments folded by the commits that make them."""
-        return self._writing.folding
-
-    @property
-    def repairer(self) -> "Repairer":
-        """Drifts that nothing explains, settled."""
-        return self._writing.repairer
-
-    @property
-    def _recoverer(self) -> "Recoverer":
-        return self._writing.recoverer
-
-    @property
-    def _committer(self) -> "Committer":
-        return self._writing.committer
 
     # Reading
 

@@ -136,8 +136,8 @@ def _delta_fault(
         ),
         None,
     )
-    ends = [_with_lineage(nodes, digest) for digest in delta.ends]
-    if under is None or ends[0] is None or ends[1] is None:
+    near, far = (_with_lineage(nodes, digest) for digest in delta.ends)
+    if under is None or near is None or far is None:
         return None  # without those nobody uses it
     delta.require_over(under)
     rows = reader.rows(["src", "dst"], with_row_id=True)
@@ -153,8 +153,7 @@ def _delta_fault(
         return f"it leaves {under.count - gone} old edges and the table {int((old >= 0).sum())}"
     order = np.argsort(delta.row_ids[live])
     added = rows.filter(pa.array(old < 0)).sort_by(ROW_ID)
-    numbers = zip(("src", "dst"), (delta.source, delta.target), ends, strict=True)
-    for column, theirs, file in numbers:
+    for column, theirs, file in (("src", delta.source, near), ("dst", delta.target, far)):
         if not np.array_equal(file.locate(in_one(added[column])), theirs[live][order]):
             return f"a new edge has another {column} than in the table"
     return None

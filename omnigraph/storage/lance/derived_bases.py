@@ -31,6 +31,7 @@ from omnigraph.storage.derived.edge_delta_file import EDGE_DELTAS, EdgeDeltaFile
 from omnigraph.storage.derived.edge_file import EdgeFile, Way
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
+from omnigraph.storage.derived.parsed_files import ParsedFiles
 from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.delta import Deltas
@@ -105,7 +106,7 @@ class DerivedBases:
         self.files = files
         self._known: Lru[tuple[TablePin, object], tuple[_Listed, _Base | None]] = Lru(_BASES_MAX)
         self._newest: Lru[object, tuple[_Listed, TablePin, _Base]] = Lru(_BASES_MAX)
-        self._parsed: dict[str, NodeFile | EdgeFile | EdgeDeltaFile] = {}
+        self._parsed = ParsedFiles(files)
 
     # Bases
 
@@ -181,7 +182,10 @@ class DerivedBases:
             handle = self._datasets.open(pin.location, pin.branch, pin.version)
             if not is_of(file, entry.name.kind, pin, fingerprint(handle)):
                 return True
-            return entry.name.kind == EDGE_DELTAS and self._under(EdgeDeltaFile(file), pin) is None
+            return (
+                entry.name.kind == EDGE_DELTAS
+                and self._parsed.under(EdgeDeltaFile(file), pin) is None
+            )
         except (NotFound, DamagedFile):
             return True
         except OmnigraphError:
@@ -280,39 +284,21 @@ class DerivedBases:
         own = now if is_exact else self.fingerprint(base)
         if not is_of(file, entry.name.kind, base, own):
             raise DamagedFile(entry.path, "it is of another version")
-        parsed, delta = self._read(file, entry.name.kind), None
-        if isinstance(parsed, EdgeDeltaFile):
-            delta, parsed = parsed, self._under(parsed, pin)
-        if parsed is None or (delta is not None and not _joins(delta, ends)):
+        parsed = self._parsed.read(file, entry.name.kind)
+        delta = parsed if isinstance(parsed, EdgeDeltaFile) else None
+        whole = self._parsed.under(parsed, pin) if isinstance(parsed, EdgeDeltaFile) else parsed
+        if whole is None or (delta is not None and not _joins(delta, ends)):
             return None
-        if isinstance(parsed, EdgeFile) and not _joins(parsed, ends):
+        if isinstance(whole, EdgeFile) and not _joins(whole, ends):
             return None
         touched = TOUCHED.empty_table()
         if not is_exact:
             touched = self._deltas.touched(base, pin, columns=None if kind == NODES else _ENDS)
         if touched.num_rows > most:
             return None
-        if isinstance(parsed, NodeFile):
-            return NodeBase(parsed, base, touched, is_exact)
-        return EdgeBase(parsed, base, touched, is_exact, delta)
-
-    def _read(self, file: MappedFile, kind: str) -> NodeFile | EdgeFile | EdgeDeltaFile:
-        parsed = self._parsed.get(file.digest)
-        if parsed is None:
-            made = {NODES: NodeFile, EDGES: EdgeFile, EDGE_DELTAS: EdgeDeltaFile}[kind]
-            parsed = self._parsed[file.digest] = made(file)
-        return parsed
-
-    def _under(self, delta: EdgeDeltaFile, pin: TablePin) -> EdgeFile | None:
-        """The edge file that a delta is over, of whatever version and branch."""
-        for entry in self.files.listed(pin):
-            if entry.name.kind == EDGES and entry.name.digest == delta.base:
-                file = self.files.opened(entry)
-                parsed = None if file is None else self._read(file, EDGES)
-                if isinstance(parsed, EdgeFile):
-                    delta.require_over(parsed)
-                    return parsed
-        return None
+        if isinstance(whole, NodeFile):
+            return NodeBase(whole, base, touched, is_exact)
+        return EdgeBase(whole, base, touched, is_exact, delta)
 
     # Lookups
 
@@ -335,7 +321,7 @@ class DerivedBases:
         if not isinstance(base, EdgeBase):
             return None
         try:
-            nodes = self._node_file(base.ends[_ENDS.index(end)])
+            nodes = self._parsed.node_file(base.ends[_ENDS.index(end)])
             if nodes is None:
                 return None
             row_ids = _edges_of(base, nodes, Way.OUT if end == "src" else Way.IN, ids)
@@ -345,16 +331,6 @@ class DerivedBases:
         except OmnigraphError:
             return None  # the rows since cannot be read
         return None
-
-    def _node_file(self, digest: str) -> NodeFile | None:
-        """A node file that keeps the numbers of the one with this digest."""
-        parsed = self._parsed.get(digest)
-        for entry in () if parsed is not None else self.files.everything():
-            file = self.files.opened(entry) if entry.name.kind == NODES else None
-            if file is not None and digest in (file.digest, *file.facts.get("lineage", ())):
-                parsed = self._parsed[digest] = NodeFile(file)
-                break
-        return parsed if isinstance(parsed, NodeFile) else None
 
     def _since(self, base: EdgeBase, pin: TablePin, end: str, ids: pa.Array) -> np.ndarray:
         """The row ids of such edges that were written after the base."""
