@@ -143,7 +143,7 @@ class Intake:
         for keys in ready.keys:
             self.spill.take(keys)
         if not self.faults:
-            if ready.loaded is not None:
+            if ready.loaded is not None and ready.numbers is not None:
                 ready.loaded.add(ready.numbers)
             self.sink.add(ready.rows, part)
 
