@@ -54,6 +54,8 @@ class ShortIds:
             for own, word in zip(self._words, words, strict=True):
                 equal &= own[candidates] == word
             if rows is None:
+                if equal.all():
+                    return candidates
                 numbers[equal] = candidates[equal]
                 rows = np.flatnonzero(~equal)
             else:
