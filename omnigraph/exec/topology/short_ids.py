@@ -112,8 +112,7 @@ def _lengths(ids: pa.Array) -> np.ndarray:
     """The bytes of each id."""
     kind = np.int64 if pa.types.is_large_string(ids.type) else np.int32
     offsets = np.frombuffer(ids.buffers()[1], kind)[ids.offset : ids.offset + len(ids) + 1]
-    lengths: np.ndarray = offsets[1:] - offsets[:-1]
-    return lengths
+    return np.diff(offsets)
 
 
 def _words(ids: pa.Array, longest: int) -> list[np.ndarray]:
