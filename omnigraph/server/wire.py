@@ -319,6 +319,7 @@ class BranchCreateRequest(Body, kw_only=True):
 
     name: str
     from_: str | None = msgspec.field(name="from", default=None)
+    lease_seconds: int | None = None
 
 
 class BranchCreateOutput(Body, kw_only=True):

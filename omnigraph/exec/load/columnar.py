@@ -6,6 +6,7 @@ their own may also bring endpoints as key values.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +20,15 @@ from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.column_casts import Spelling, cast_column, is_string
 from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
-from omnigraph.exec.values.from_columns import converted, whole_moment
+from omnigraph.exec.values.from_columns import BadCell, converted, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import Moment, ReadExternal
-from omnigraph.types import ValueType
+from omnigraph.types import Scalar, ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
+_NO_STRING = "not a string"
+_SHOWN_CHARS = 40
 
 
 def rows_of(
@@ -132,12 +135,22 @@ class _ColumnsReading:
         if done.rounded:
             self._rounded[name] = done.rounded
         for each in done.bad:
-            text = f"{self._owner.name}.{name} {each.unfit.text}"
+            text = f"{self._owner.name}.{name} {self._said(each, value_type)}"
             owner, rule = self._owner.name, each.unfit.rule
             self.fault(
                 each.row, bad(rule, text, owner=owner, prop=name, value=each.value).violation
             )
         return done.cells
+
+    def _said(self, cell: BadCell, value_type: ValueType) -> str:
+        """What is wrong with a cell. Of text the cell is shown: each is a string."""
+        said, scalar = cell.unfit.text, value_type.scalar
+        if self._is_text and isinstance(cell.value, str) and said.endswith(_NO_STRING):
+            shown = said.removesuffix(_NO_STRING) + f"not '{cell.value[:_SHOWN_CHARS]}'"
+            return f"{shown}; write true or false" if scalar is Scalar.BOOL else shown
+        if scalar is Scalar.DATE and isinstance(cell.value, datetime):
+            return f"{said}; cast the column to dates (`dt.date` of pandas, `CAST(… AS DATE)`)"
+        return said
 
     def _ends(self, word: str, node: NodeType, values: pa.Array | None) -> pa.Array:
         if values is None:

@@ -7,7 +7,7 @@ process too. A part of a text file owns the lines that begin inside it (byte-ran
 import glob
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import takewhile
@@ -73,7 +73,15 @@ def find_files(
     sources = [source] if isinstance(source, str | os.PathLike) else source
     files = [file for each in sources for file in _files(os.fspath(each), options)]
     return tuple(
-        Part(index, where(name), _format(name), size, label=name, options=options, version=version)
+        Part(
+            index,
+            where(name),
+            file_format(name),
+            size,
+            label=name,
+            options=options,
+            version=version,
+        )
         for index, (name, size, version) in enumerate(files)
     )
 
@@ -145,7 +153,8 @@ def _is_data(path: Path) -> bool:
     return not path.name.startswith((".", "_"))
 
 
-def _format(name: str) -> Format:
+def file_format(name: str) -> Format:
+    """The format that the name of a file says; lines of JSON if it says none."""
     path = PurePosixPath(name)
     suffix = PurePosixPath(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
     return _FORMATS.get(suffix, "json")
@@ -163,7 +172,7 @@ def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[LineBlock
 
 
 def _whole_lines(part: Part, block_bytes: int) -> Iterator[bytes]:
-    with _stream(part) as stream:
+    with file_stream(part) as stream:
         begin = part.start
         if begin:
             # The line that begins before this part belongs to the part before.
@@ -226,7 +235,8 @@ def _skip_line(stream: Any) -> tuple[int, bytes]:
             return skipped, b""
 
 
-def _stream(part: Part) -> Any:
+def file_stream(part: Part) -> Any:
+    """The bytes of a part's file, as they were before they were compressed."""
     files, path = opened(part.file, part.options)
     try:
         if part.is_compressed:
@@ -256,7 +266,7 @@ def tables(part: Part) -> Iterator[pa.Table]:
         yield from _lance_tables(part)
         return
     try:
-        with _stream(part) as stream:
+        with file_stream(part) as stream:
             yield from _tables(part, stream)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
         text = f"cannot read {part.file} as {part.format}: {cause}"
@@ -284,7 +294,8 @@ def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:
             ):
                 yield pa.Table.from_batches([batch])
         case "csv":
-            yield from _csv(part, stream)
+            for batch in csv_batches(lambda: file_stream(part), csv_delimiter(part.file)):
+                yield pa.Table.from_batches([batch])
         case "orc":
             orc = __import__("pyarrow.orc").orc
             file = orc.ORCFile(stream)
@@ -306,14 +317,24 @@ def _parquet_bytes(file: pq.ParquetFile) -> int:
     return sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
 
 
-def _csv(part: Part, stream: Any) -> Iterator[pa.Table]:
-    delimiter = "\t" if ".tsv" in PurePosixPath(part.file).suffixes else ","
+TEXT_CELLS = {b"omnigraph:cells": b"text"}
+"""Metadata of a schema whose columns are the texts of CSV cells, read as those of a file are."""
+
+
+def are_text(schema: pa.Schema) -> bool:
+    """Whether the columns are texts of CSV cells."""
+    return (schema.metadata or {}).items() >= TEXT_CELLS.items()
+
+
+def csv_batches(reopen: Callable[[], Any], delimiter: str = ",") -> Iterator[pa.RecordBatch]:
+    """The rows of CSV, every cell as text, an empty one null. `reopen` gives it from its start."""
     parse = pv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    head = pv.open_csv(stream, parse_options=parse)
-    names = head.schema.names
-    head.close()
-    with _stream(part) as again:
-        reader = pv.open_csv(
+    with reopen() as stream:
+        head = pv.open_csv(stream, parse_options=parse)
+        names = head.schema.names
+        head.close()
+    with reopen() as again:
+        yield from pv.open_csv(
             again,
             parse_options=parse,
             convert_options=pv.ConvertOptions(
@@ -323,8 +344,11 @@ def _csv(part: Part, stream: Any) -> Iterator[pa.Table]:
                 quoted_strings_can_be_null=False,
             ),
         )
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
+
+
+def csv_delimiter(name: str) -> str:
+    """What stands between the cells of a file."""
+    return "\t" if ".tsv" in PurePosixPath(name).suffixes else ","
 
 
 # Records given as Python objects, pickled for another process
