@@ -2,13 +2,14 @@
 
 import gc
 
-from omnigraph.extras import defer_pandas
+from omnigraph.extras import defer_pandas, require_posix
 
 # Modules make objects that stay: a garbage collection among them frees nothing and takes a quarter
 # of the time that loading them takes.
 _collects = gc.isenabled()
 gc.disable()
 try:
+    require_posix()
     # Before anything below converts a first value with Arrow.
     defer_pandas()
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.errors import GraphClosed, NotFound, OmnigraphError
 from omnigraph.remote.http_connection import HttpConnection
 
 LEASE_SECONDS = 60
@@ -21,31 +21,33 @@ class BranchLeases:
     def __init__(self, http: HttpConnection, seconds: int = LEASE_SECONDS) -> None:
         self._http = http
         self._seconds = seconds
-        self._names: set[str] = set()
+        self._over: dict[str, threading.Event] = {}
 
     @contextmanager
     def owned(self, name: str) -> Iterator[None]:
         """A block in which the branch of this name, made inside, is renewed."""
-        over = threading.Event()
-        renewing = threading.Thread(target=self._renew, args=(name, over), daemon=True)
-        self._names.add(name)
-        renewing.start()
+        over = self._over[name] = threading.Event()
         try:
             yield
         finally:
             over.set()
-            self._names.discard(name)
+            del self._over[name]
 
-    def members(self, name: str) -> dict[str, int]:
-        """What the request that makes a branch says about its lease."""
-        return {"lease_seconds": self._seconds} if name in self._names else {}
+    def create(self, name: str, base: str) -> str:
+        """Make a branch, with a lease if it is owned; its name."""
+        over = self._over.get(name)
+        lease = {} if over is None else {"lease_seconds": self._seconds}
+        made = self._http.write("POST", "/branches", {"name": name, "from": base, **lease})
+        if over is not None and "lease_seconds" in made:
+            threading.Thread(target=self._renew, args=(name, over), daemon=True).start()
+        return str(made["name"])
 
     def _renew(self, name: str, over: threading.Event) -> None:
+        asked = {"name": name, "lease_seconds": self._seconds, "renew": True}
         while not over.wait(self._seconds / _RENEWALS_A_TERM):
             try:
-                asked = {"name": name, "lease_seconds": self._seconds}
-                self._http.write("POST", "/branches/lease", asked)
-            except NotFound:
-                return  # the server knows no leases, or has ended this one
+                self._http.write("POST", "/branches", asked)
+            except (NotFound, GraphClosed):
+                return  # the lease has ended
             except OmnigraphError:
                 continue  # the next one may come through

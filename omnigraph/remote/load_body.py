@@ -21,7 +21,7 @@ from omnigraph.exec.load.csv_lines import csv_lines
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.inputs import open_input
 from omnigraph.exec.load.pieces import Piece
-from omnigraph.exec.load.sources import TEXT_CELLS
+from omnigraph.exec.load.text_cells import TEXT_CELLS
 from omnigraph.pipeline.load import is_spark_frame
 from omnigraph.remote.served_rows import ARROW
 

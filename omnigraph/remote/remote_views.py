@@ -58,10 +58,7 @@ class RemoteBranches(BranchesView):
         """A new branch at the head of another, or at any point in time; its name, trimmed."""
         self._session.require_writable()
         self._session.require_branch(from_)
-        made = self._http.write(
-            "POST", "/branches", {"name": name, "from": from_, **self._leases.members(name)}
-        )
-        return str(made["name"])
+        return self._leases.create(name, from_)
 
     def list(self) -> tuple[str, ...]:
         """Every branch, sorted by name."""

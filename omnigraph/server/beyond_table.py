@@ -89,14 +89,6 @@ BEYOND: tuple[ApiEndpoint, ...] = (
         answers=wire_beyond.OperationOutput,
         parameters=(BRANCH,),
     ),
-    write_row(
-        "/branches/lease",
-        "cluster_renewBranchLease",
-        "branch_create",
-        more_routes.renew_lease,
-        request=wire_beyond.BranchLeaseRequest,
-        answers=wire_beyond.BranchLeaseOutput,
-    ),
     get_row("/tags", "cluster_listTags", "read", more_routes.tags, answers=wire_beyond.TagList),
     write_row(
         "/tags",

@@ -10,7 +10,7 @@ from omnigraph.graph.handles import Transaction
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.explain import explain as explain_plan
 from omnigraph.plan.lint import lint as lint_text
-from omnigraph.server import branch_leases, wire_beyond
+from omnigraph.server import wire_beyond
 from omnigraph.server.bodies import changes_page, commit_output, undo_output
 from omnigraph.server.call import Answer, RouteCall, answered
 from omnigraph.server.change_routes import FILTERS, listing_filters, listing_limit
@@ -24,15 +24,6 @@ from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Commit
 
 _STATEMENTS_MAX = 1_000
-
-
-def renew_lease(call: RouteCall) -> Answer:
-    """Renew the lease of a transaction's branch; 404 when it has none, or another actor's."""
-    body = call.json(wire_beyond.BranchLeaseRequest)
-    call.facts.update(branch=body.name)
-    branch_leases.renew(call.whole_graph(), body.name, body.lease_seconds, call.actor)
-    lease = wire_beyond.BranchLeaseOutput(name=body.name, lease_seconds=body.lease_seconds)
-    return answered(lease)
 
 
 def tags(call: RouteCall) -> Answer:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.load.sources import TEXT_CELLS, csv_batches
+from omnigraph.exec.load.text_cells import TEXT_CELLS, csv_batches
 from omnigraph.exec.read.result import QueryResult
 
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"

@@ -17,20 +17,6 @@ class TagCreateRequest(Body, kw_only=True):
     point: str | None = None
 
 
-class BranchLeaseRequest(Body, kw_only=True):
-    """One more term for the lease of a transaction's branch."""
-
-    name: str
-    lease_seconds: int
-
-
-class BranchLeaseOutput(Body, kw_only=True):
-    """The lease as it is now."""
-
-    name: str
-    lease_seconds: int
-
-
 class TagOutput(Body, kw_only=True):
     """One tag."""
 

@@ -5,7 +5,7 @@ so that no slow client holds a lock.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import UNSET
@@ -201,13 +201,21 @@ def new_branch(call: RouteCall) -> Answer:
     base = body.from_ or MAIN
     call.facts.update(branch=body.name)
     seconds = body.lease_seconds
-    with (
-        nullcontext()
-        if seconds is None
-        else branch_leases.leased(call.whole_graph(), body.name, seconds, call.actor)
-    ):
+    if seconds is None:
         name = call.graph.branches.create(body.name, from_=base)
-    made = wire.BranchCreateOutput(uri=call.graph.uri, from_=base, name=name, actor_id=call.actor)
+    elif body.renew:
+        branch_leases.renew(call.whole_graph(), body.name, seconds, call.actor)
+        name = body.name
+    else:
+        with branch_leases.leased(call.whole_graph(), body.name, seconds, call.actor):
+            name = call.graph.branches.create(body.name, from_=base)
+    made = wire.BranchCreateOutput(
+        uri=call.graph.uri,
+        from_=base,
+        name=name,
+        actor_id=call.actor,
+        lease_seconds=UNSET if seconds is None else seconds,
+    )
     return answered(made)
 
 

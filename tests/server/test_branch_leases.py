@@ -119,8 +119,8 @@ def test_a_lease_is_of_one_actor_and_of_a_branch_for_transactions(tmp_path: Path
         assert (made("tx/a", 60), made("tx/a", 60)) == (200, 409)
 
         def renewed(name: str, headers: dict[str, str], seconds: int = 60) -> int:
-            body = {"name": name, "lease_seconds": seconds}
-            return server.post("/branches/lease", body, headers=headers).status_code
+            body = {"name": name, "lease_seconds": seconds, "renew": True}
+            return server.post("/branches", body, headers=headers).status_code
 
         assert [renewed("tx/a", ada), renewed("tx/a", bob), renewed("tx/b", ada)] == [200, 404, 404]
         assert [renewed("main", ada), renewed("tx/a", ada, 10**6)] == [404, 400]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
+from omnigraph.exec.load.text_cells import COMMAS, other_separator
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.column_casts import Spelling, cast_column, is_string
@@ -79,7 +80,7 @@ def _named(
         if isinstance(owner, EdgeType):
             target = _ENDS.get(target, target)
         if target not in allowed:
-            text = f"unknown property '{target}' of {owner.name}"
+            text = f"unknown property '{target}' of {owner.name}{_separated(name, reading)}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         elif target in columns:
             text = f"two columns fill {owner.name}.{target}"
@@ -87,6 +88,12 @@ def _named(
         else:
             columns[target] = table.column(index).combine_chunks()
     return None if reading.wrong else columns
+
+
+def _separated(name: str, reading: "_ColumnsReading") -> str:
+    """What to do about a column that is several: CSV whose cells another sign separates."""
+    sign = other_separator(name) if reading.is_text else None
+    return "" if sign is None else f": the cells are separated by {sign!r}; {COMMAS}"
 
 
 class _ColumnsReading:
@@ -99,7 +106,7 @@ class _ColumnsReading:
         self._catalog = catalog
         self._owner = owner
         self._count = count
-        self._is_text = is_text
+        self.is_text = is_text
         self._columns: dict[str, pa.Array] = {}
         self._given = pa.repeat(pa.scalar(True), count)
         self._rounded: dict[str, int] = {}
@@ -131,7 +138,7 @@ class _ColumnsReading:
         return TypedRows(self._owner, table, lines, self._given, self._rounded)
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
-        done = converted(values, value_type, self._external, is_text=self._is_text)
+        done = converted(values, value_type, self._external, is_text=self.is_text)
         if done.rounded:
             self._rounded[name] = done.rounded
         for each in done.bad:
@@ -145,7 +152,7 @@ class _ColumnsReading:
     def _said(self, cell: BadCell, value_type: ValueType) -> str:
         """What is wrong with a cell. Of text the cell is shown: each is a string."""
         said, scalar = cell.unfit.text, value_type.scalar
-        if self._is_text and isinstance(cell.value, str) and said.endswith(_NO_STRING):
+        if self.is_text and isinstance(cell.value, str) and said.endswith(_NO_STRING):
             shown = said.removesuffix(_NO_STRING) + f"not '{cell.value[:_SHOWN_CHARS]}'"
             return f"{shown}; write true or false" if scalar is Scalar.BOOL else shown
         if scalar is Scalar.DATE and isinstance(cell.value, datetime):

@@ -13,7 +13,8 @@ from typing import Any
 
 from omnigraph.errors import OmnigraphError, Violation
 from omnigraph.exec.load.files import Options
-from omnigraph.exec.load.sources import Part, csv_delimiter, file_format, file_stream, where
+from omnigraph.exec.load.sources import Part, file_format, file_stream, where
+from omnigraph.exec.load.text_cells import csv_delimiter
 from omnigraph.exec.rules.faults import Faults, Reject
 
 _READ_BYTES = 1 << 20

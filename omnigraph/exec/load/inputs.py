@@ -16,7 +16,8 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.pieces import Piece, pieces_of
-from omnigraph.exec.load.sources import Part, are_text, batch_rows, blocks, find_files
+from omnigraph.exec.load.sources import Part, batch_rows, blocks, find_files
+from omnigraph.exec.load.text_cells import are_text
 
 _RECORDS = 20_000
 _READ_BYTES = 8 << 20

@@ -7,7 +7,7 @@ process too. A part of a text file owns the lines that begin inside it (byte-ran
 import glob
 import os
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import takewhile
@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.csv as pv
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
@@ -23,6 +22,7 @@ from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.load.decode import LINE_BYTES_MAX, LineBlock
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.lines import line_count
+from omnigraph.exec.load.text_cells import csv_batches, csv_delimiter
 from omnigraph.storage.lance.foreign import look_at, read_batches
 
 Format = Literal["json", "csv", "parquet", "orc", "lance", "records"]
@@ -315,40 +315,6 @@ def batch_rows(size_bytes: int, rows: int) -> int:
 def _parquet_bytes(file: pq.ParquetFile) -> int:
     facts = file.metadata
     return sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
-
-
-TEXT_CELLS = {b"omnigraph:cells": b"text"}
-"""Metadata of a schema whose columns are the texts of CSV cells, read as those of a file are."""
-
-
-def are_text(schema: pa.Schema) -> bool:
-    """Whether the columns are texts of CSV cells."""
-    return (schema.metadata or {}).items() >= TEXT_CELLS.items()
-
-
-def csv_batches(reopen: Callable[[], Any], delimiter: str = ",") -> Iterator[pa.RecordBatch]:
-    """The rows of CSV, every cell as text, an empty one null. `reopen` gives it from its start."""
-    parse = pv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with reopen() as stream:
-        head = pv.open_csv(stream, parse_options=parse)
-        names = head.schema.names
-        head.close()
-    with reopen() as again:
-        yield from pv.open_csv(
-            again,
-            parse_options=parse,
-            convert_options=pv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.utf8()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-
-
-def csv_delimiter(name: str) -> str:
-    """What stands between the cells of a file."""
-    return "\t" if ".tsv" in PurePosixPath(name).suffixes else ","
 
 
 # Records given as Python objects, pickled for another process
