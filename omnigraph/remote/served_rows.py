@@ -4,6 +4,8 @@ Invariant: columns, rows and their JSON values are those of the same query in th
 of values are read off the Arrow columns, which the server sends as they are; a struct is an object.
 """
 
+import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import httpx
@@ -72,6 +74,42 @@ def _plain(table: pa.Table) -> tuple[list[pa.Array], list[ObjectColumn]]:
         else:
             columns.append(column)
     return columns, objects
+
+
+def arrow_batches(chunks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+    """The batches of an Arrow stream while it arrives; an empty one has none."""
+    stream = _Arriving(chunks)
+    if stream.is_empty:
+        return
+    try:
+        yield from pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+    except pa.ArrowException as cause:
+        raise StorageFailed("read rows", "the answer is no Arrow stream") from cause
+
+
+class _Arriving(io.RawIOBase):
+    """The bytes of an answer as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = next(chunks, b"")
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; fewer only at the end."""
+        parts, missing = [], size
+        while missing and self._rest:
+            part = self._rest if size < 0 else self._rest[:missing]
+            parts.append(part)
+            missing -= len(part)
+            self._rest = self._rest[len(part) :] or next(self._chunks, b"")
+        return b"".join(parts)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
