@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -114,7 +113,7 @@ def defer_pandas() -> None:
         deferral.prober = None
 
 
-class _PandasDeferral(MetaPathFinder):
+class _PandasDeferral:
     """Import hook: hides pandas from one look by one thread, then announces its import."""
 
     def __init__(self, announce: Callable[[], object]) -> None:

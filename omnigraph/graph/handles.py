@@ -14,7 +14,6 @@ from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.errors import OmnigraphError, PreconditionFailed
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.merge.run import MergeOutcome
     from omnigraph.exec.merge.undo import UndoOutcome
     from omnigraph.exec.mutate.run import MutationResult
+    from omnigraph.exec.read.result import QueryResult
 else:
     ULID = deferred("ulid", "ULID")
     ExportResult = deferred("omnigraph.exec.changes.export", "ExportResult")
@@ -38,6 +38,7 @@ else:
     MergeOutcome = deferred("omnigraph.exec.merge.run", "MergeOutcome")
     UndoOutcome = deferred("omnigraph.exec.merge.undo", "UndoOutcome")
     MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
+    QueryResult = deferred("omnigraph.exec.read.result", "QueryResult")
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph

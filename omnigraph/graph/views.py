@@ -15,8 +15,8 @@ from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS
 from omnigraph.exec.durations import Duration, seconds
 from omnigraph.exec.points import Points
-from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.merge_rules import MergeRules
 from omnigraph.graph.merge_verb import MergeVerb
 from omnigraph.graph.policy_guard import PolicyGuard
@@ -64,14 +64,14 @@ class BranchesView(MergeVerb):
         store: Store,
         schemas: Schemas,
         guard: PolicyGuard,
-        reading: Reading,
+        reading: LateReading,
         rules: MergeRules,
         reviews: ReviewRecords,
     ) -> None:
         self._store = store
         self._schemas = schemas
         self._guard = guard
-        self._reading = reading
+        self._late_reading = reading
         self._rules = rules
         self._reviews = reviews
 

@@ -141,7 +141,8 @@ def rows_as_now(
     reader: TableReader, owner: Type, columns: Sequence[str] | None = None, **options: Any
 ) -> Iterator[pa.RecordBatch]:
     """Rows of any version with the columns that the type has now, or some of them; a column that
-    the version lacks is null. `options` are those of `TableReader.batches`."""
+    the version lacks is null. `options` are those of `TableReader.batches`; blobs are bytes unless
+    they say otherwise."""
     names = property_columns(reader.schema)
     ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
     shown = ["id", *ends, *(p.name for p in owner.properties)]
@@ -150,7 +151,7 @@ def rows_as_now(
     stored |= {p.name: names[p.id] for p in owner.properties if p.id in names}
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
     columns_read = [stored[name] for name in shown if name in stored]
-    for batch in reader.batches(columns_read, blob_handling=BLOB_BYTES, **options):
+    for batch in reader.batches(columns_read, **{"blob_handling": BLOB_BYTES, **options}):
         arrays = [
             batch.column(stored[name]) if name in stored else pa.nulls(batch.num_rows, kinds[name])
             for name in shown

@@ -19,6 +19,7 @@ from omnigraph.exec.load.text_cells import COMMAS, other_separator
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.column_casts import Spelling, cast_column, is_string
+from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
 from omnigraph.exec.values.from_columns import BadCell, converted, whole_moment
@@ -86,7 +87,7 @@ def _named(
             text = f"two columns fill {owner.name}.{target}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         else:
-            columns[target] = table.column(index).combine_chunks()
+            columns[target] = in_one(table.column(index))
     return None if reading.wrong else columns
 
 
