@@ -101,6 +101,13 @@ class ExportVerbs:
         """What an export sees, once it is allowed."""
         return self._guard.pinned(branch if snapshot is None else None, snapshot, Action.EXPORT)
 
+    def _exported_rows(
+        self, types: Iterable[str] | None, pinned: Snapshot
+    ) -> "tuple[Type, Iterator[pa.RecordBatch]]":
+        owners = choose_owners(self._schemas.of(pinned).catalog, types)
+        require_one(owners)
+        return owners[0], stored_batches(self._store, pinned)(owners[0])
+
 
 def pinned_export(graph: ExportVerbs, branch: str, snapshot: str | None) -> Snapshot:
     """What an export of a graph sees, once it is allowed."""
@@ -111,14 +118,12 @@ def exported_rows(
     graph: ExportVerbs, types: Iterable[str] | None, pinned: Snapshot
 ) -> "tuple[Type, Iterator[pa.RecordBatch]]":
     """The one type that is exported, and its rows as a file of columns has them."""
-    owners = choose_owners(graph._schemas.of(pinned).catalog, types)
-    require_one(owners)
-    return owners[0], stored_batches(graph._store, pinned)(owners[0])
+    return graph._exported_rows(types, pinned)
 
 
 def exported_csv(
     graph: ExportVerbs, types: Iterable[str] | None, pinned: Snapshot
 ) -> Iterator[bytes]:
     """The rows of the one type that is exported, as CSV, a chunk of lines at a time."""
-    owner, batches = exported_rows(graph, types, pinned)
+    owner, batches = graph._exported_rows(types, pinned)
     return (chunk for chunk, _rows in csv_chunks(batches, owner))
