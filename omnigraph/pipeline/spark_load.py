@@ -134,7 +134,7 @@ def _bucket_count(input: Input, parts: tuple[Part | Piece, ...]) -> int:
 def frame_buckets(frame: "DataFrame") -> int:
     """Buckets of a DataFrame by the size that Spark's optimiser reckons with, a power of two: more
     than its data needs are joined, fewer would be too large for a task."""
-    plan = frame._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
+    plan = frame._jdf.queryExecution().optimizedPlan()
     size = int(str(plan.stats().sizeInBytes()))
     if size >= _SIZE_UNKNOWN:
         return FRAME_BUCKETS
