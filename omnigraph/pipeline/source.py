@@ -28,7 +28,6 @@ from omnigraph.exec.changes.export import rows_as_now
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.points import Points
-from omnigraph.pipeline.change_rows import change_schema
 from omnigraph.pipeline.source_changes import ChangesReader, typed_by
 from omnigraph.pipeline.source_options import (
     SourceOptions,
@@ -38,6 +37,7 @@ from omnigraph.pipeline.source_options import (
 )
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
 from omnigraph.pipeline.spark_columns import shown
+from omnigraph.pipeline.streamed_rows import change_schema
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import Snapshot, TablePin
 

@@ -24,8 +24,8 @@ from omnigraph.exec.changes.diff import Filters, commit_changes, owners, readabl
 from omnigraph.exec.changes.feed import AFTER, BEGINNING, Feed
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.schemas import Schemas
-from omnigraph.pipeline.change_rows import Cause, baseline_rows, json_rows, type_in, typed_rows
 from omnigraph.pipeline.source_options import SourceOptions
+from omnigraph.pipeline.streamed_rows import Cause, baseline_rows, json_rows, type_in, typed_rows
 from omnigraph.storage.records import Commit, CommitId, Snapshot
 from omnigraph.storage.store import Store
 from omnigraph.types import TypeId
@@ -160,13 +160,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The commits before the first that reshapes rows; an error when that is the next one."""
         if not ahead:
             return ahead
-        at = partial(_snapshot, store)
+        read = partial(_snapshot, store)
         with readable(ahead[0].id):
-            before = at(first)
-        if before.schema == at(ahead[-1]).schema:
+            before = read(first)
+        if before.schema == read(ahead[-1]).schema:
             return ahead  # one that went there and back again is met by its task
         for count, commit in enumerate(ahead):
-            after = at(commit)
+            after = read(commit)
             reason = self._reshaped(schemas, before, after)
             if reason is not None and count:
                 return ahead[:count]

@@ -65,57 +65,57 @@ def json_rows(cause: Cause, changes: Changes) -> Iterator[pa.RecordBatch]:
     """The changes of a commit with images as JSON."""
     rest = iter(changes)
     position = 0
-    while some := list(islice(rest, _BATCH_ROWS)):
-        yield _json_batch(cause, position, some)
-        position += len(some)
+    while taken := list(islice(rest, _BATCH_ROWS)):
+        yield _json_batch(cause, position, taken)
+        position += len(taken)
 
 
-def _json_batch(cause: Cause, position: int, some: list[Change]) -> pa.RecordBatch:
+def _json_batch(cause: Cause, position: int, taken: list[Change]) -> pa.RecordBatch:
     return _batch(
         cause,
         position,
         CHANGES,
-        kind=pa.array([each.kind for each in some]),
-        type=pa.array([each.type for each in some]),
-        id=pa.array([each.id for each in some]),
-        op=pa.array([each.op for each in some]),
-        before=_json([each.before for each in some]),
-        after=_json([each.after for each in some]),
+        kind=pa.array([each.kind for each in taken]),
+        type=pa.array([each.type for each in taken]),
+        id=pa.array([each.id for each in taken]),
+        op=pa.array([each.op for each in taken]),
+        before=_json([each.before for each in taken]),
+        after=_json([each.after for each in taken]),
     )
 
 
 def typed_rows(cause: Cause, changes: Changes, owner: Type) -> Iterator[pa.RecordBatch]:
     """The changes of a commit that are of one type, with images as structs."""
     position = 0
-    for some in changes.columns(owner.id):
-        for start in range(0, len(some.ids), _BATCH_ROWS):
-            cut = _slice(some, start)
+    for taken in changes.columns(owner.id):
+        for start in range(0, len(taken.ids), _BATCH_ROWS):
+            cut = _slice(taken, start)
             yield _typed_batch(cause, position, owner, cut)
             position += len(cut.ids)
 
 
-def _slice(some: ChangedRows, start: int) -> ChangedRows:
-    if len(some.ids) <= _BATCH_ROWS:
-        return some
-    chosen = pa.array(range(start, min(start + _BATCH_ROWS, len(some.ids))))
-    return ChangedRows(some.ids.take(chosen), some.was.take(chosen), some.now.take(chosen))
+def _slice(taken: ChangedRows, start: int) -> ChangedRows:
+    if len(taken.ids) <= _BATCH_ROWS:
+        return taken
+    chosen = pa.array(range(start, min(start + _BATCH_ROWS, len(taken.ids))))
+    return ChangedRows(taken.ids.take(chosen), taken.was.take(chosen), taken.now.take(chosen))
 
 
-def _typed_batch(cause: Cause, position: int, owner: Type, some: ChangedRows) -> pa.RecordBatch:
+def _typed_batch(cause: Cause, position: int, owner: Type, taken: ChangedRows) -> pa.RecordBatch:
     schema = change_schema(owner)
     kind = schema.field("before").type
-    was, now = some.was.row_ids, some.now.row_ids
+    was, now = taken.was.row_ids, taken.now.row_ids
     op = pc.if_else(was.is_null(), INSERT, pc.if_else(now.is_null(), DELETE, UPDATE))
     return _batch(
         cause,
         position,
         schema,
-        kind=pa.repeat(str(owner.kind), len(some.ids)),
-        type=pa.repeat(some.now.entities.owner.name, len(some.ids)),
-        id=some.ids,
+        kind=pa.repeat(str(owner.kind), len(taken.ids)),
+        type=pa.repeat(taken.now.entities.owner.name, len(taken.ids)),
+        id=taken.ids,
         op=op.cast(pa.string()),
-        before=_struct(owner, some.was, kind),
-        after=_struct(owner, some.now, kind),
+        before=_struct(owner, taken.was, kind),
+        after=_struct(owner, taken.now, kind),
     )
 
 
