@@ -27,6 +27,16 @@ _MCP = ("mcp", "mcp_types", *_SERVER)
 INSTALL_MCP = "pip install 'omnigraph[mcp]'"
 
 
+def require_posix() -> None:
+    """Raise `NotInstalled` unless the system has the file locks that graphs need. Loads nothing."""
+    if not _is_installed("fcntl"):
+        raise NotInstalled(
+            "the lock of POSIX files",
+            "import fcntl",
+            "Windows is not supported: use its Subsystem for Linux, or ask a server by HTTP",
+        )
+
+
 def has_spark() -> bool:
     """Whether everything that Spark needs of Python is installed. Loads nothing."""
     return all(map(_is_installed, _SPARK))

@@ -175,6 +175,9 @@ class Points:
 
     def _near(self, text: str) -> Iterator[str]:
         """Names that resemble a text, then ids that begin like it."""
+        if text == "HEAD":  # of Git
+            yield MAIN
+            return
         names = [*self._store.branches.list(), *self._store.tags.list()]
         lowered = {name.lower(): name for name in names}
         similar = get_close_matches(text.lower(), lowered, n=_NEAR_MAX)

@@ -77,7 +77,13 @@ class MergeVerb:
         the merge was decided on; one that moved is `PreconditionFailed`. `once` names this merge:
         if a commit of the target has that name, its outcome is returned and nothing is merged.
         `checks` are texts or files of reads that must give no rows on the merged graph, else it is
-        `ChecksFailed`, and nothing is published; those that are declared are run too."""
+        `ChecksFailed`, and nothing is published; those that are declared are run too.
+
+        >>> branch = graph.branch(graph.branches.create("review"))
+        >>> done = branch.load([{"name": "Fay"}], "merge", type="Person")
+        >>> graph.branches.merge("review", delete_source=True).kind
+        'fast_forward'
+        """
         actor = self._guard.merges(source, into, actor)
         if once is not None:
             require_text("the name of a merge `once`", once)

@@ -319,6 +319,7 @@ class Store(LateParts):
         """Let go of every open handle and everything remembered. A later use opens them again."""
         self.datasets.close()
         self.tables.id_index.clear()
+        self.tables.direct.clear()
         self.derived.clear()
         self.derived.files.close()
         self.deltas.clear()

@@ -69,7 +69,7 @@ class WriteParts:
         self.reclaimer = Reclaimer(datasets, manifest, queries, sidecars, objects, locks, stats)
         promotions = Promotions(objects)
         reclaims = Reclaims(datasets, manifest, objects, stats)
-        self.compactor = Compactor(datasets, tables)
+        self.compactor = Compactor(datasets, tables, objects)
         self.folding = Folding(datasets, tables, manifest, locks, stats, on=folds)
         self.recoverer = Recoverer(
             datasets,

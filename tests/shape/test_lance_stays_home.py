@@ -44,6 +44,7 @@ DOORS = {
         "among_row_ids",
     },
     "lance.derived_bases": {"TOUCHED_FEW", "EdgeBase", "NodeBase"},
+    "lance.direct_read": {"UnreadableFile"},
     "lance.evolution": {"Evolution"},
     "lance.foreign": {"look_at", "read_batches"},
     "lance.index_segments": {"IndexFacts", "IndexRequest"},

@@ -20,13 +20,13 @@ from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, stored_delta
 from omnigraph.exec.topology.edge_fold import folded_arrays
 from omnigraph.exec.topology.end_numbers import Ends, LoadedEnds
-from omnigraph.exec.topology.fixed_width_ids import FixedWidthIds, fixed_width_ids
 from omnigraph.exec.topology.node_delta import (
     equal_columns,
     id_columns_of,
     node_delta,
     text_equal_to_id,
 )
+from omnigraph.exec.topology.short_ids import ShortIds, short_ids
 from omnigraph.exec.values.columns import in_one
 from omnigraph.light_dataclass import dataclass
 from omnigraph.number_arrays import from_arrow
@@ -318,18 +318,19 @@ def _both_numbers(
     rows: pa.Table, source: NodeBase, target: NodeBase
 ) -> tuple[np.ndarray, np.ndarray]:
     """The numbers at both ends of edges, worked out at once."""
-    own = fixed_width_ids(source.file.strings)
-    other = own if source is target else fixed_width_ids(target.file.strings)
+    own = short_ids(source.file.strings)
+    other = own if source is target else short_ids(target.file.strings)
     sides = ((rows["src"], source, own), (rows["dst"], target, other))
     near, far = in_order(lambda side: _numbers(*side), sides, threads=2)
     return near, far
 
 
-def _numbers(ids: pa.ChunkedArray, base: NodeBase, known: FixedWidthIds | None) -> np.ndarray:
+def _numbers(ids: pa.ChunkedArray, base: NodeBase, known: ShortIds | None) -> np.ndarray:
     """The numbers of ends; -1 for a node that the version of the base does not have."""
     file = base.file
-    flat = None if known is None else known.numbers(ids)
-    if flat is None:
+    if known is not None:
+        flat = known.numbers(ids)
+    else:
         numbers = pc.index_in(ids.cast(file.strings.type), value_set=file.strings).fill_null(-1)
         flat = numbers.to_numpy()
     if len(file.gone):
