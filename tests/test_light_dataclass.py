@@ -214,3 +214,35 @@ def test_a_class_compiles_one_method_when_it_is_first_used() -> None:
     finally:
         sys.setprofile(None)
     assert (defined, len(compiled)) == (0, 1)
+
+
+def test_keyword_only_classes_and_those_with_a_repr_of_their_own_are_as_the_standard_ones() -> None:
+    def declared(make: Any) -> Any:
+        @make(frozen=True, slots=True, kw_only=True)
+        class Facts:
+            a: int
+            b: str | None = None
+
+        @make(frozen=True, slots=True, kw_only=True, repr=False)
+        class More(Facts):
+            c: tuple[int, ...]
+
+            def __repr__(self) -> str:
+                return f"more {self.c}"
+
+        return Facts, More
+
+    seen = []
+    for make in (dataclass, dataclasses.dataclass):
+        facts, more = declared(make)
+        one = more(a=1, c=(2,))
+        assert one == more(c=(2,), a=1, b=None)
+        assert hash(one) == hash(more(c=(2,), a=1))
+        with pytest.raises(TypeError):
+            facts(1)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            one.a = 2
+        fields = [(each.name, each.kw_only) for each in dataclasses.fields(more)]
+        seen.append((repr(one), repr(facts(a=3)).rpartition(".")[2], fields, more.__match_args__))
+        assert dataclasses.replace(one, a=5).a == 5
+    assert seen[0] == seen[1]

@@ -5,6 +5,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
@@ -46,6 +47,19 @@ print(*sorted(set(sys.modules) & set(sys.argv[2:])))
 """
 
 
+UNUSED_BY_IMPORT = (
+    *UNUSED,
+    "difflib",
+    "html",
+    "omnigraph.exec.read.reading",
+    "omnigraph.language.query.parser",
+    "omnigraph.plan.compile",
+    "omnigraph.plan.ir",
+    "omnigraph.policy.decisions",
+    "omnigraph.storage.write_parts",
+)
+
+
 def _module(path: Path) -> ModuleType:
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return import_module(".".join(parts))
@@ -71,6 +85,21 @@ def test_a_deferred_class_is_called_asked_and_compared_like_the_class() -> None:
         assert deferred("pathlib", "PurePosixPath").nothing
     with pytest.raises(ImportError):
         assert deferred("pathlib_of_nobody", "Path").resolved
+
+
+def test_an_import_loads_no_room_that_a_call_enters() -> None:
+    code = "import sys, omnigraph.graph; print(*sorted(set(sys.modules) & set(sys.argv[1:])))"
+    command = [sys.executable, "-c", code, *UNUSED_BY_IMPORT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_deferred_class_makes_unions_and_is_imported_for_none_of_their_other_values() -> None:
+    path = deferred("pathlib", "PurePosixPath")
+    for union in (str | path, path | str):
+        assert set(get_args(union)) == {str, path}
+    with pytest.raises(AttributeError):
+        object.__getattribute__(path, "_value")
 
 
 def test_a_first_hop_loads_no_room_that_writes(tmp_path: Path) -> None:
