@@ -86,6 +86,7 @@ def _rows(plan: ir.ReadPlan) -> Shares:
         order=plan.order if cuts else (),
         limit=(plan.limit or 0) + plan.offset if cuts else None,
         offset=0,
+        object_columns=(),
     )
     return Shares(of_share, gathered)
 
@@ -177,6 +178,7 @@ def _only_columns(
         limit=None,
         offset=0,
         having=None,
+        object_columns=(),
     )
 
 

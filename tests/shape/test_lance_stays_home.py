@@ -25,6 +25,7 @@ DOORS = {
         "is_column_kind",
     },
     "derived.derived_folder": {"EDGES", "FOLDER", "NODES", "DerivedEntry", "is_of", "pin_of"},
+    "derived.edge_delta_file": {"EDGE_DELTAS", "EdgeDeltaFile", "delta_facts"},
     "derived.edge_file": {"EdgeFile", "RowLists", "Way", "distinct_arrays", "edge_arrays"},
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
     "derived.node_file": {"NO_ROW", "NodeFile", "node_arrays"},

@@ -20,7 +20,7 @@ from omnigraph.exec.profile import Profile, side_by_side
 from omnigraph.exec.read import guard
 from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.prepare import PreparedPlan, prepare
-from omnigraph.exec.read.result import QueryResult
+from omnigraph.exec.read.result import QueryResult, plain_columns
 from omnigraph.exec.read.run import Run
 from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.read.union import united
@@ -112,7 +112,7 @@ class Reading:
         def answered() -> ShareResult:
             running = self._running(plan, given, snapshot, share)
             result = guard.run(running.context.watch, running.result)
-            return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
+            return ShareResult(len(result), plain_columns(result), running.profile.figures(plan))
 
         with self._history.lost.reading(snapshot):
             return self._undamaged(answered)
@@ -155,6 +155,7 @@ class Reading:
             answer.length,
             plan,
             Profile(answer.figures),
+            _object_columns=plan.object_columns,
         )
 
     def starts_at_points(self, plan: ir.ReadPlan) -> bool:
