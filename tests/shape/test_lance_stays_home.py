@@ -49,7 +49,7 @@ DOORS = {
     "lance.foreign": {"look_at", "read_batches"},
     "lance.index_segments": {"IndexFacts", "IndexRequest"},
     "lance.parallel": {"together"},
-    "lance.reader": {"TableReader", "index_lag"},
+    "lance.reader": {"TableReader", "columns_in_files", "index_lag", "present_rows"},
     "lance.spans": {"AFTER", "BEFORE", "TOUCHED"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
     "locks.turns": {"Turn"},

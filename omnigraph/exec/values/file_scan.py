@@ -25,7 +25,7 @@ from omnigraph.exec.values.constants import CONSTANTS, Given, mirrored
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.storage.lance.direct_read import UnreadableFile
-from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.reader import TableReader, columns_in_files
 from omnigraph.types import ValueType
 
 _ROWS_MIN = 50_000
@@ -52,7 +52,7 @@ def row_id_candidates(reader: TableReader, where: ir.Expr, given: Given) -> Cand
     columns = tuple(dict.fromkeys(each.column for each in comparisons))
     files = None
     if not any(index.column in columns for index in reader.indexes()):
-        files = reader.in_files(columns)
+        files = columns_in_files(reader, columns)
     if files is None:
         return None
     parts: list[np.ndarray] = []
@@ -61,7 +61,7 @@ def row_id_candidates(reader: TableReader, where: ir.Expr, given: Given) -> Cand
             offsets = np.fromiter(_matching(batches, comparisons), np.intp)
             if len(offsets) + sum(map(len, parts)) > _CANDIDATES_MAX:
                 return None
-            parts.append(row_ids.at(offsets))
+            parts.append(row_ids.row_ids_at(offsets))
     except UnreadableFile:
         return None
     return Candidates(np.unique(np.concatenate(parts)), columns)

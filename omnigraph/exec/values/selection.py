@@ -25,7 +25,7 @@ from omnigraph.exec.values.scalars import SCALARS, JsonForm
 from omnigraph.plan import ir
 from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance.columns import ADDRESS, BLOB_BYTES, KEY, among_row_ids
-from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.reader import TableReader, present_rows
 from omnigraph.types import BLOB_EXTENSION, FLOATS, TableKey, ValueType
 
 KEYS_MAX = 10_000
@@ -132,7 +132,7 @@ def _rows_by_file(
         edges = finder.edge_row_ids(reader.pin, column, ids)
         if edges is None or len(edges) > KEYS_MAX:
             return None
-        return reader.present(pa.array(edges, pa.uint64()), columns)
+        return present_rows(reader, pa.array(edges, pa.uint64()), columns)
     row_ids = finder.row_ids(reader.pin, ids)
     if row_ids is None:
         return None

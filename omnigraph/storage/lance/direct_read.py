@@ -59,7 +59,7 @@ class RowIdRange:
         low, high = row_ids.searchsorted(ends).tolist()
         return np.arange(low, high), row_ids[low:high] - np.uint64(self.first)
 
-    def at(self, offsets: Positions) -> Numbers:
+    def row_ids_at(self, offsets: Positions) -> Numbers:
         """The row ids at some offsets."""
         return offsets.astype(np.uint64) + np.uint64(self.first)
 
@@ -79,7 +79,7 @@ class RowIdList:
         listed = (self.ids[nearest] == row_ids).nonzero()[0]
         return listed, self.offsets[nearest[listed]]
 
-    def at(self, offsets: Positions) -> Numbers:
+    def row_ids_at(self, offsets: Positions) -> Numbers:
         """The row ids at some offsets."""
         in_order = np.empty(len(self.offsets), np.uint64)
         in_order[self.offsets.astype(np.intp)] = self.ids[:-1]

@@ -200,19 +200,6 @@ class TableReader:
         with self._datasets.lance_call("rows_by_id", self.pin.table_key):
             return rows_by_id(self._handle, row_ids, names)
 
-    def present(self, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
-        """The rows of row ids that the caller knows to be in this version, in any order."""
-        with self._datasets.lance_call("rows_by_id", self.pin.table_key):
-            return self._direct.present(self._handle, row_ids, columns)
-
-    def in_files(
-        self, columns: Sequence[str]
-    ) -> Iterator[tuple[RowIds, pa.RecordBatchReader]] | None:
-        """Columns of all rows as the data files have them, those of deleted rows too, file by file
-        with the row ids; None when that cannot be done. `UnreadableFile` while they are read says
-        the same."""
-        return self._direct.whole(self._handle, columns)
-
     def among_row_ids(self, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """Those of the rows of these row ids that this version has, in any order, with their row
         ids."""
@@ -251,3 +238,18 @@ def index_lag(reader: TableReader, name: str) -> IndexLag:
     """How far an index of a version is behind its rows."""
     with reader._datasets.lance_call("index_lag", reader.pin.table_key):
         return index_segments.lag(reader._handle, name)
+
+
+def present_rows(reader: TableReader, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+    """The rows of row ids that the caller knows to be in a version, in any order."""
+    with reader._datasets.lance_call("rows_by_id", reader.pin.table_key):
+        return reader._direct.present(reader._handle, row_ids, columns)
+
+
+def columns_in_files(
+    reader: TableReader, columns: Sequence[str]
+) -> Iterator[tuple[RowIds, pa.RecordBatchReader]] | None:
+    """Columns of all rows as the data files have them, those of deleted rows too, file by file with
+    the row ids; None when that cannot be done. `UnreadableFile` while they are read says the
+    same."""
+    return reader._direct.whole(reader._handle, columns)
