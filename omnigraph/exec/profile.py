@@ -46,12 +46,14 @@ def _together(ended: list[Ended]) -> Ended | None:
 class Profile:
     """Figures of one run. Inner operators may run several times; their figures add up."""
 
-    __slots__ = ("_elsewhere", "_ended", "_tail", "started")
+    __slots__ = ("_elsewhere", "_ended", "_held", "_tail", "rows_held_max", "started")
 
     def __init__(self, elsewhere: Figures | None = None) -> None:
         self.started = perf_counter()
         self._elsewhere = elsewhere
         self._ended: dict[int, Ended] = {}
+        self._held = 0
+        self.rows_held_max = 0  # by all operators of the pattern together
         self._tail: list[Ended] = [] if elsewhere is None else list(elsewhere.tail)
 
     def operator(self, op: ir.PatternOp, rows: int, since: float) -> float:
@@ -60,6 +62,11 @@ class Profile:
         before = self._ended.get(id(op), (0, 0.0))
         self._ended[id(op)] = (before[0] + rows, before[1] + now - since)
         return now
+
+    def hold(self, rows: int) -> None:
+        """Count rows that wait for the operators after theirs, or with a minus are done."""
+        self._held += rows
+        self.rows_held_max = max(self.rows_held_max, self._held)
 
     def stage(self, rows: int, seconds: float) -> None:
         """Record rows and time of the next operator after the pattern."""

@@ -50,10 +50,16 @@ class Shares:
     gathered: ir.ReadPlan
     sums: tuple[WholeSum, ...] = ()
     averages: tuple[Average, ...] = ()
+    folded: ir.ReadPlan | None = None
+    """Fewer rows of the same columns, which stand for those of several shares: groups that are
+    merged, rows that are cut or made distinct. None where every row counts."""
 
 
 _OF_ALL_ROWS = (ir.AggregateOp.COLLECT, ir.AggregateOp.PERCENTILE, ir.AggregateOp.STDDEV)
 """Measures that cannot be put together from those of shares."""
+
+_OF_EXTREMES = (ir.AggregateOp.MIN, ir.AggregateOp.MAX)
+"""Measures that are the same of values that come once."""
 
 
 def in_shares(plan: ir.ReadPlan) -> Shares | None:
@@ -87,7 +93,15 @@ def _rows(plan: ir.ReadPlan) -> Shares:
         limit=(plan.limit or 0) + plan.offset if cuts else None,
         offset=0,
     )
-    return Shares(of_share, gathered)
+    folds = cuts or (plan.distinct and len(leaves.columns) == projected)
+    folded = replace(
+        gathered,
+        columns=leaves.as_slots,
+        order=order if cuts else (),
+        limit=of_share.limit,
+        offset=0,
+    )
+    return Shares(of_share, gathered, folded=folded if folds else None)
 
 
 def _rows_of_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
@@ -101,7 +115,12 @@ def _rows_of_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
         for measure in groups.measures
     )
     of_share = _only_columns(plan, leaves.columns, None)
-    return Shares(of_share, _regrouped(plan, leaves, ir.Aggregate(keys, measures)))
+    folded = None
+    if all(measure.distinct or measure.op in _OF_EXTREMES for measure in groups.measures):
+        of_share = replace(of_share, distinct=True)
+        folded = replace(of_share, pattern=(), columns=leaves.as_slots)
+    gathered = _regrouped(plan, leaves, ir.Aggregate(keys, measures))
+    return Shares(of_share, gathered, folded=folded)
 
 
 def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
@@ -110,6 +129,7 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
     keys = tuple(leaves.slot(key) for key in groups.keys)
     partial = list[ir.Measure]()
     whole = list[ir.Measure]()
+    merged = list[ir.Measure]()
     sums = list[WholeSum]()
     averages = list[Average]()
 
@@ -118,7 +138,9 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
         given = ir.Slot(f"{out} of a share")
         partial.append(replace(measure, out=given, op=op, type=kind))
         operand = leaves.slot(ir.SlotRef(given, kind))
-        whole.append(replace(measure, out=out, op=_together(op), operand=operand, type=kind))
+        own = replace(measure, op=_together(op), operand=operand, type=kind)
+        whole.append(replace(own, out=out))
+        merged.append(replace(own, out=given))
         return out
 
     def add_halves(measure: ir.Measure) -> Halves:
@@ -145,7 +167,17 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
                 add(measure, out, measure.op, measure.type)
     of_share = _only_columns(plan, leaves.columns, ir.Aggregate(groups.keys, tuple(partial)))
     gathered = _regrouped(plan, leaves, ir.Aggregate(keys, tuple(whole)))
-    return Shares(of_share, gathered, tuple(sums), tuple(averages))
+    measured = {measure.operand: ir.SlotRef(measure.out, measure.type) for measure in merged}
+    folded = replace(
+        of_share,
+        pattern=(),
+        aggregate=ir.Aggregate(keys, tuple(merged)),
+        columns=tuple(
+            replace(column, value=measured.get(column.value, column.value))
+            for column in leaves.as_slots
+        ),
+    )
+    return Shares(of_share, gathered, tuple(sums), tuple(averages), folded)
 
 
 def _together(op: ir.AggregateOp) -> ir.AggregateOp:
@@ -217,3 +249,8 @@ class _Leaves:
         return tuple(
             ir.OutputColumn(slot.slot, expr, slot.type) for expr, slot in self._slots.items()
         )
+
+    @property
+    def as_slots(self) -> tuple[ir.OutputColumn, ...]:
+        """The same columns, of rows that have them already."""
+        return tuple(ir.OutputColumn(s.slot, s, s.type) for s in self._slots.values())

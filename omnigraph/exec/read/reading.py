@@ -140,7 +140,7 @@ class Reading:
 
         def gathered() -> QueryResult:
             rows = _as_slots(answers, running.context.watch)
-            return replace(running.gathered(shares, rows), _plan=plan)
+            return replace(running.gathered(shares, rows, time.perf_counter()), _plan=plan)
 
         return guard.run(running.context.watch, gathered)
 
@@ -180,6 +180,7 @@ class Reading:
             TraversalMode(environment.TRAVERSAL.read()),
             environment.FRONTIER.read(),
             prepared.columns_read,
+            self.limits.batch_rows_max,
         )
         return Run(prepared, context, ranker, self.few_rows_max, share)
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import LimitExceeded, TypeCheckError
+from omnigraph.exec.limits import Limits
 from omnigraph.exec.read.reading import now_ms
 from omnigraph.exec.read.share import Share
 from omnigraph.exec.values.computed import cut_plan, given_of
@@ -25,11 +26,20 @@ from tests.exec.reference_functions import NoValue
 from tests.exec.world import edge_rows, graph_of, node_rows
 from tests.storage.world import replace_all
 
-WAYS = (("csr", 0), ("csr", 128), ("csr", 2), ("indexed", 128), ("auto", 128))
-"""How edges are found, and how many rows are walked one by one."""
+WAYS = (
+    ("csr", 0, 0),
+    ("csr", 128, 0),
+    ("csr", 2, 0),
+    ("indexed", 128, 0),
+    ("auto", 128, 0),
+    ("csr", 0, 1),
+    ("indexed", 0, 3),
+)
+"""How edges are found, how many rows are walked one by one, and how many an operator passes on at a
+time (0: as many as ever)."""
 
-SHARES = (1, 3)
-"""With one, everything that a share may leave out is missed."""
+SHARES = (1, 3, 9)
+"""With one, everything that a share may leave out is missed; of many, each has a node or none."""
 
 TABLES = {"P": "node", "C": "node", "E": "edge", "W": "edge"}
 
@@ -52,9 +62,10 @@ def overwrite(graph: Graph, data: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def answers(
-    graph: Graph, text: str, params: dict[str, Any], mode: str, few_rows_max: int
+    graph: Graph, text: str, params: dict[str, Any], mode: str, few_rows_max: int, rows_max: int
 ) -> list[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph._reading, "limits", Limits(rows_max=rows_max))
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", mode)
         patch.setattr(graph._reading, "few_rows_max", few_rows_max)
         patch.setattr("omnigraph.exec.read.key_lookup._PASSES", 0)  # sorted from the first use on
@@ -109,9 +120,9 @@ def test_every_way_of_running_a_query_gives_the_same_rows(
             expected = or_refused(Reference(tables, bound).rows, plan)
         except NoValue:
             continue  # whether a row that is left out later fails is the engine's choice
-        for mode, few_rows_max in WAYS:
-            found = or_refused(answers, graph, text, params, mode, few_rows_max)
-            assert found == expected, f"{mode}, {few_rows_max} rows are few: {text} {params}"
+        for way in WAYS:
+            found = or_refused(answers, graph, text, params, *way)
+            assert found == expected, f"{way}: {text} {params}"
         for count in SHARES:
             found_in_shares = or_refused(answered_in_shares, graph, plan, bound, count)
             assert found_in_shares in (expected, None), f"{count} shares: {text} {params}"
