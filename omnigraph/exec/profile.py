@@ -46,10 +46,11 @@ def _together(ended: list[Ended]) -> Ended | None:
 class Profile:
     """Figures of one run. Inner operators may run several times; their figures add up."""
 
-    __slots__ = ("_elsewhere", "_ended", "_held", "_tail", "rows_held_max", "started")
+    __slots__ = ("_elsewhere", "_ended", "_held", "_rest", "_tail", "rows_held_max", "started")
 
-    def __init__(self, elsewhere: Figures | None = None) -> None:
+    def __init__(self, elsewhere: Figures | None = None, elsewhere_for: str = "not run") -> None:
         self.started = perf_counter()
+        self._rest = elsewhere_for  # what operators without figures did
         self._elsewhere = elsewhere
         self._ended: dict[int, Ended] = {}
         self._held = 0
@@ -93,7 +94,7 @@ class Profile:
         figures += [None] * (len(lines) - len(figures))
         width = max(map(len, lines))
         profiled = [
-            f"{line:<{width}}  {_figures_text(each)}"
+            f"{line:<{width}}  {_figures_text(each, self._rest)}"
             for line, each in zip(lines, figures, strict=True)
         ]
         return "\n".join([head, *profiled]) + "\n"
@@ -110,7 +111,7 @@ def line_of(op: ir.PatternOp) -> str:
     return operator_lines(op)[0]
 
 
-def _figures_text(ended: Ended | None) -> str:
+def _figures_text(ended: Ended | None, otherwise: str) -> str:
     if ended is None:
-        return "not run"
+        return otherwise
     return f"{ended[0]} rows  {ended[1] * 1000:.3f} ms"

@@ -30,6 +30,7 @@ from omnigraph.exec.points import Points
 from omnigraph.pipeline.source_changes import CHANGES, ChangesReader
 from omnigraph.pipeline.source_options import SourceOptions, change_options, read_options
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
+from omnigraph.pipeline.spark_types import nearest
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import Snapshot, TablePin
 
@@ -132,22 +133,8 @@ def shown(owner: Owner) -> pa.Schema:
     """The columns of a type, each with the nearest type that Spark has."""
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
     return pa.schema(
-        [pa.field(f.name, _nearest(kinds.get(f.name, f.type)), f.nullable) for f in owner.schema]
+        [pa.field(f.name, nearest(kinds.get(f.name, f.type)), f.nullable) for f in owner.schema]
     )
-
-
-def _nearest(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_uint32(kind):
-        return pa.int64()
-    if pa.types.is_uint64(kind):
-        return pa.decimal128(20, 0)
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", "UTC")
-    if pa.types.is_large_binary(kind):
-        return pa.binary()
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_nearest(kind.value_type))
-    return kind
 
 
 @dataclass

@@ -6,7 +6,7 @@ runs in the caller's thread; everything that may take longer runs under guard.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from omnigraph import environment
 from omnigraph.deferred import deferred
-from omnigraph.exec.limits import Limits, Stop, Watch
+from omnigraph.errors import StorageFailed
+from omnigraph.exec.limits import Limits, Stop, Watch, watched_by
 from omnigraph.exec.memory.view import Holdings, TablesView
-from omnigraph.exec.profile import Profile, side_by_side
+from omnigraph.exec.profile import Figures, Profile, side_by_side
 from omnigraph.exec.read import guard
 from omnigraph.exec.read.context import Context, TraversalMode
+from omnigraph.exec.read.files_needed import leave_files
 from omnigraph.exec.read.prepare import PreparedPlan, prepare
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.read.run import Run
@@ -116,6 +118,41 @@ class Reading:
 
         with self._history.lost.reading(snapshot):
             return self._undamaged(answered)
+
+    def parts(
+        self,
+        plan: ir.ReadPlan,
+        given: Given,
+        snapshot: Snapshot,
+        share: Share,
+        ended: Callable[[Figures], None],
+    ) -> Iterator[pa.Table]:
+        """What one share of a plan in two parts gives, in tables of bounded size, and the figures
+        of its run. A damaged file is left out from the next attempt on."""
+        with self._history.lost.reading(snapshot):
+            running = self._running(plan, given, snapshot, share)
+            parts = running.parts(share)
+            try:
+                while True:
+                    with watched_by(running.context.watch):
+                        part = next(parts, None)
+                    if part is None:
+                        break
+                    yield part
+            except DamagedFile as damaged:
+                self.close()
+                self.holdings.store.derived.reject(damaged)
+                raise StorageFailed(
+                    f"read a share of query '{plan.name}'", str(damaged)
+                ) from damaged
+            ended(running.profile.figures(plan))
+
+    def leave_files(self, plan: ir.ReadPlan, snapshot: Snapshot) -> None:
+        """Make the topology and column files that other processes are about to map, where this one
+        may write them."""
+        view = self._view(snapshot)
+        with self._history.lost.reading(snapshot), watched_by(Watch(self.limits)):
+            self._undamaged(lambda: leave_files(view, plan, self._prepare(plan).columns_read))
 
     def _undamaged(self, attempt: Callable[[], Done]) -> Done:
         """The result of an attempt; of another without each derived file that proves damaged."""

@@ -62,7 +62,12 @@ def overwrite(graph: Graph, data: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def answers(
-    graph: Graph, text: str, params: dict[str, Any], mode: str, few_rows_max: int, rows_max: int
+    graph: Graph,
+    text: str,
+    params: dict[str, Any],
+    mode: str,
+    few_rows_max: int,
+    rows_max: int = 0,
 ) -> list[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph._reading, "limits", Limits(rows_max=rows_max))
