@@ -151,7 +151,7 @@ def compare(
         except NoValue:
             continue
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(graph._reading, "limits", Limits(rows_max=1))
+            patch.setattr(graph._reading, "limits", Limits(rows_max=1, time_ms_max=10**9))
             patch.setattr(FrameMaker, "_count", lambda *_: shares)
 
             def rows(text: str = text, params: dict[str, Any] = params) -> list[dict[str, Any]]:

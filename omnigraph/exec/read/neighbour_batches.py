@@ -9,27 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from omnigraph.exec.memory.adjacency import EdgeListView, ListView
+from omnigraph.number_arrays import runs_of
 
 Reached = tuple[np.ndarray, np.ndarray]
 """Indexes of owners, and a neighbour for each."""
 
 Taken = tuple[np.ndarray, np.ndarray, np.ndarray]
 """As `Reached`, with the position of each edge."""
-
-
-def runs_of(counts: np.ndarray, rows_max: int | None) -> Iterator[tuple[int, int]]:
-    """Bounds of runs whose counts add up to no more than `rows_max`; a larger count is a run of its
-    own. Of nothing there is one run."""
-    if rows_max is None or int(counts.sum()) <= rows_max:
-        yield 0, len(counts)
-        return
-    ends, begin = np.cumsum(counts), 0
-    while begin < len(counts):
-        before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + rows_max, side="right"))
-        end = max(end, begin + 1)
-        yield begin, end
-        begin = end
 
 
 def reached_in_batches(

@@ -163,13 +163,15 @@ def _resident(context: Context, op: ir.NodeScan) -> BoundEntities:
 
 
 def _filtered(context: Context, var: ir.Var, nodes: BoundEntities, where: ir.Expr) -> BoundEntities:
-    """The nodes that satisfy a condition. Cheap conjuncts come first, so that a text search sees
-    only the nodes they leave."""
+    """The nodes that satisfy a condition, looked at some at a time. Cheap conjuncts come first, so
+    that a text search sees only the nodes they leave, and those at once."""
     load_compared(where, {var: nodes.domain})
     parts = where.parts if isinstance(where, ir.And) else (where,)
     for part in sorted(parts, key=_has_text_match):
         rows = Rows(len(nodes.positions), {var: nodes}, {})
-        keep = context.evaluator.keep(part, rows)
+        together = None if _has_text_match(part) else max(context.rows_max, _FEW_ROWS)
+        keeps = [context.evaluator.keep(part, some) for some in rows.batches(together)]
+        keep = keeps[0] if len(keeps) == 1 else np.concatenate(keeps)
         if not keep.all():
             nodes = nodes.take(np.flatnonzero(keep))
     return nodes

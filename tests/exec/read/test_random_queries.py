@@ -70,7 +70,7 @@ def answers(
     rows_max: int = 0,
 ) -> list[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph._reading, "limits", Limits(rows_max=rows_max))
+        patch.setattr(graph._reading, "limits", Limits(rows_max=rows_max, time_ms_max=10**9))
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", mode)
         patch.setattr(graph._reading, "few_rows_max", few_rows_max)
         patch.setattr("omnigraph.exec.read.key_lookup._PASSES", 0)  # sorted from the first use on
