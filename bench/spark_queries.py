@@ -1,4 +1,4 @@
-"""Queries over all nodes in one process and on Spark: CPU seconds and private memory, cold and warm.
+"""Queries over all nodes in one process and on Spark: CPU seconds and memory, cold and warm.
 
     python bench/spark_queries.py --edges 1000000 4000000
 

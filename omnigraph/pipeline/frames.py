@@ -6,7 +6,7 @@ tables that a statement names live in a session beside it, which sees the caller
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -20,6 +20,7 @@ from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.session import beside, register, session
 from omnigraph.pipeline.spark_query import frame_of_query
+from omnigraph.pipeline.sql_columns import columns_of
 from omnigraph.plan.ir import Constant, ReadPlan
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
@@ -105,13 +106,14 @@ class Frames:
         spark: "SparkSession | None" = None,
         **options: Any,
     ) -> "DataFrame":
-        """The result of a SQL statement in which each type is a table of its name."""
+        """The result of a SQL statement in which each type is a table of its name. Only columns that
+        it may need are read."""
         pinned = self._pinned(branch, snapshot)
         own = beside(spark or session())
         named = {word.lower() for word in re.findall(r"\w+", statement)}
         every = choose_owners(self._schemas.of(pinned).catalog, None)
         owners = [owner for owner in every if owner.name.lower() in named]
-        for name, frame in self._frames(own, owners, pinned).items():
+        for name, frame in self._frames(own, owners, pinned, statement).items():
             if ":" not in name:
                 frame.createOrReplaceTempView(name)
         return own.sql(statement, **options)
@@ -122,11 +124,16 @@ class Frames:
         return self._allowed(branch if snapshot is None else None, snapshot)
 
     def _frames(
-        self, spark: "SparkSession", owners: Iterable[Owner], pinned: Snapshot
+        self,
+        spark: "SparkSession",
+        owners: Iterable[Owner],
+        pinned: Snapshot,
+        statement: str | None = None,
     ) -> "dict[str, DataFrame]":
         frames: dict[str, DataFrame] = {}
         for owner in owners:  # edges come first
-            frame = self._frame(spark, owner, pinned.commit_id)
+            columns = None if statement is None else columns_of(statement, owner.schema.names)
+            frame = self._frame(spark, owner, pinned.commit_id, columns)
             if isinstance(owner, EdgeType):
                 frames[owner.name] = frame
                 continue
@@ -135,9 +142,13 @@ class Frames:
             frames[owner.name] = frame
         return frames
 
-    def _frame(self, spark: "SparkSession", owner: Owner, commit: str) -> "DataFrame":
+    def _frame(
+        self, spark: "SparkSession", owner: Owner, commit: str, columns: Sequence[str] | None
+    ) -> "DataFrame":
         kind = "edge" if isinstance(owner, EdgeType) else "type"
         reader = spark.read.format("omnigraph").option(kind, owner.name).option("snapshot", commit)
+        if columns is not None:
+            reader = reader.option("columns", ",".join(columns))
         if self._store.where.storage_options:
             options = orjson.dumps(self._store.where.storage_options).decode()
             reader = reader.option("storage_options", options)

@@ -145,6 +145,9 @@ class _Gathering:
         plan = self.shares.gathered
         finish = _Finish(self.shares, self.given)
         groups = plan.aggregate
+        if groups is None and plan.limit is None and plan.order:
+            # A sort samples its input first: this way no share is solved twice.
+            solved = solved.repartition(parallelism(solved.sparkSession))
         if groups is not None:
             keys = [self._column(key) for key in groups.keys]
             measures = [

@@ -60,20 +60,20 @@ class ShareTask:
 
     def run(self, numbers: Batches) -> Batches:
         """The columns of these shares."""
+        reading = _reading(self.asked.where, self.asked.limits)
+        reading.embedder = self.asked.embedder
         try:
             for batch in numbers:
                 for number in batch.column(0).to_pylist():
-                    for part in self._parts(number):
+                    for part in self._parts(reading, number):
                         yield from as_schema(part, self.schema)
         except StorageFailed:
             raise  # another attempt may do better
         except OmnigraphError as error:
             raise Refusal(error) from None
 
-    def _parts(self, number: int) -> Iterator[pa.Table]:
+    def _parts(self, reading: Reading, number: int) -> Iterator[pa.Table]:
         asked = self.asked
-        reading = _reading(asked.where, asked.limits)
-        reading.embedder = asked.embedder
         if self.of is not None:
             share = Share(number, self.of)
             yield from reading.parts(asked.plan, asked.given, asked.snapshot, share, self.ended)

@@ -63,9 +63,9 @@ _OF_EXTREMES = (ir.AggregateOp.MIN, ir.AggregateOp.MAX)
 
 
 def in_shares(plan: ir.ReadPlan) -> Shares | None:
-    """The two parts of a plan; None for one that must see all its rows at once: a ranking
-    does, and a stage."""
-    if plan.scores or not isinstance(plan.pattern[0], ir.NodeScan):
+    """The two parts of a plan; None for one that must see all its rows at once: a fusion of
+    rankings does, and a stage."""
+    if not isinstance(plan.pattern[0], ir.NodeScan) or not all(map(_is_of_a_row, plan.scores)):
         return None
     if any(isinstance(op, ir.Stage) for op in plan.pattern):
         return None
@@ -77,13 +77,27 @@ def in_shares(plan: ir.ReadPlan) -> Shares | None:
     return _rows_of_groups(plan, groups)
 
 
+def _is_of_a_row(score: ir.Score) -> bool:
+    """Whether a score depends on its row and the whole table alone, and is cheap to ask for often:
+    a text is embedded once."""
+    match score.ranking:
+        case ir.Rrf():
+            return False
+        case ir.Nearest(query=query):
+            return not type_of(query).is_text
+        case ir.Bm25():
+            return True
+        case _:
+            assert_never(score.ranking)
+
+
 def _rows(plan: ir.ReadPlan) -> Shares:
     """Rows that are only ordered and cut: no share gives more than the cut can show."""
     leaves = _Leaves()
     columns = tuple(replace(c, value=leaves.slot(c.value)) for c in plan.columns)
     projected = len(leaves.columns)
     order = tuple(replace(key, value=leaves.slot(key.value)) for key in plan.order)
-    gathered = replace(plan, pattern=(), columns=columns, order=order)
+    gathered = replace(plan, pattern=(), scores=(), columns=columns, order=order)
     # Distinct compares the columns alone; with sort keys beside them every row of a share counts.
     cuts = plan.limit is not None and not (plan.distinct and len(leaves.columns) > projected)
     of_share = replace(
@@ -118,7 +132,7 @@ def _rows_of_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
     folded = None
     if all(measure.distinct or measure.op in _OF_EXTREMES for measure in groups.measures):
         of_share = replace(of_share, distinct=True)
-        folded = replace(of_share, pattern=(), columns=leaves.as_slots)
+        folded = replace(of_share, pattern=(), scores=(), columns=leaves.as_slots)
     gathered = _regrouped(plan, leaves, ir.Aggregate(keys, measures))
     return Shares(of_share, gathered, folded=folded)
 
@@ -171,6 +185,7 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
     folded = replace(
         of_share,
         pattern=(),
+        scores=(),
         aggregate=ir.Aggregate(keys, tuple(merged)),
         columns=tuple(
             replace(column, value=measured.get(column.value, column.value))
@@ -217,6 +232,7 @@ def _regrouped(plan: ir.ReadPlan, leaves: "_Leaves", groups: ir.Aggregate) -> ir
     return replace(
         plan,
         pattern=(),
+        scores=(),
         aggregate=groups,
         columns=tuple(replace(c, value=leaves.known(c.value)) for c in plan.columns),
         having=None if plan.having is None else leaves.known(plan.having),

@@ -164,7 +164,8 @@ def test_a_limit_that_a_task_meets_is_told_as_ever(
     crossed = "query q() { match { $p: Person $q: Person } return { $p.name, $q.name } }"
     assert len(graph.query(crossed, engine="spark", spark=spark)) == PEOPLE**2
     staged = (
-        "query q() { match { $p: Person $q: Person } with { $p, $q } limit 3 return { $p.name } }"
+        "query q() { match { $p: Person $q: Person } with { $p, $q } limit 3 "
+        "match { $p knows $r } return { $r.name } }"
     )
     with pytest.raises(LimitExceeded, match="query memory in bytes at `scan node:Person"):
         graph.query(staged, engine="spark", spark=spark)

@@ -120,7 +120,7 @@ class Run:
         assert shares is not None
         added = AddedUp(shares, self.context, self.prepared.columns_shown)
         for rows, weights in self._weighed(self.plan.pattern[1:], self._shared(share)):
-            added.add(rows, weights)
+            added.add(self._scored(rows, Profile()), weights)
             if added.is_full:
                 yield added.taken()
         yield added.taken()
@@ -136,14 +136,14 @@ class Run:
         assert shares is not None
         added, since = AddedUp(shares, self.context, self.prepared.columns_shown), perf_counter()
         for rows, weights in chain((first, second), batches):
-            added.add(rows, weights)
+            added.add(self._scored(rows, Profile()), weights)
         return self.gathered(shares, added.slots(), since)
 
     def _at_once(self, rows: Rows, weights: np.ndarray | None) -> QueryResult:
         plan = self.plan
         if plan.aggregate is None:
-            return self._finished(self._scored(rows), perf_counter())
-        rows, since = self._scored(rows), perf_counter()
+            return self._finished(self._scored(rows, self.profile), perf_counter())
+        rows, since = self._scored(rows, self.profile), perf_counter()
         self._load(rows)
         self.context.watch.operator = "group by"
         groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache, weights)
@@ -294,12 +294,12 @@ class Run:
         self.profile.stage(1, 0.0)
         return self._result(tuple(PythonColumn([count]) for _ in self.plan.columns), 1)
 
-    def _scored(self, rows: Rows) -> Rows:
+    def _scored(self, rows: Rows, profile: Profile) -> Rows:
         for score in self.plan.scores:
             since = perf_counter()
             self.context.watch.operator = "score"
             rows = self.ranker.score(score, rows, self._wanted_of(score))
-            self.profile.stage(rows.length, perf_counter() - since)
+            profile.stage(rows.length, perf_counter() - since)
             self.context.watch.tick()
         return rows
 
