@@ -106,8 +106,8 @@ class Frames:
         spark: "SparkSession | None" = None,
         **options: Any,
     ) -> "DataFrame":
-        """The result of a SQL statement in which each type is a table of its name. Only columns that
-        it may need are read."""
+        """The result of a SQL statement in which each type is a table of its name. Only the columns
+        that it may need are read."""
         pinned = self._pinned(branch, snapshot)
         own = beside(spark or session())
         named = {word.lower() for word in re.findall(r"\w+", statement)}

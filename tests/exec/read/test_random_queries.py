@@ -33,12 +33,11 @@ WAYS = (
     ("indexed", 128, 0),
     ("auto", 128, 0),
     ("csr", 0, 1),
-    ("indexed", 0, 3),
 )
 """How edges are found, how many rows are walked one by one, and how many an operator passes on at a
 time (0: as many as ever)."""
 
-SHARES = (1, 3, 9)
+SHARES = (1, 5)
 """With one, everything that a share may leave out is missed; of many, each has a node or none."""
 
 TABLES = {"P": "node", "C": "node", "E": "edge", "W": "edge"}
