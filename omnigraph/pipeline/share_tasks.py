@@ -78,7 +78,7 @@ class ShareTask:
             share = Share(number, self.of)
             yield from reading.parts(asked.plan, asked.given, asked.snapshot, share, self.ended)
             return
-        answer = reading.answer(asked.plan, asked.given, asked.snapshot, None)
+        answer = reading.answer(asked.plan, asked.given, asked.snapshot)
         self.ended(answer.figures)
         yield answer.columns
 

@@ -53,6 +53,11 @@ class AddedUp:
         """Whether it is time to pass on what is kept, when somebody else adds it up."""
         return self._rows >= self._context.rows_max
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept, not even a batch without rows."""
+        return not self._parts
+
     def taken(self) -> pa.Table:
         """What is kept, in one table; nothing of it is kept any longer."""
         if self._fold is not None and len(self._parts) > 1:
@@ -66,9 +71,6 @@ class AddedUp:
         return _as_rows(self._whole())
 
     def _whole(self) -> pa.Table:
-        if not self._parts:
-            nothing = {column.name: pa.nulls(0) for column in self._plan.columns}
-            return pa.table(nothing)
         return pa.concat_tables(self._parts)
 
     def _keep(self, part: pa.Table) -> None:

@@ -6,8 +6,7 @@ runs in the caller's thread; everything that may take longer runs under guard.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.limits import Limits, Stop, Watch, watched_by
 from omnigraph.exec.memory.view import Holdings, TablesView
-from omnigraph.exec.profile import Figures, Profile, side_by_side
+from omnigraph.exec.profile import Figures
 from omnigraph.exec.read import guard
 from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.files_needed import leave_files
@@ -30,7 +29,6 @@ from omnigraph.exec.search.rank import Ranker
 from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
-from omnigraph.exec.values.rows import Rows
 from omnigraph.plan import ir
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.records import Snapshot
@@ -39,9 +37,7 @@ from omnigraph.storage.store import Store
 if TYPE_CHECKING:
     from omnigraph.exec.search import embed
     from omnigraph.exec.search.vector_fill import TextVectors
-    from omnigraph.plan.shares import Shares
 else:
-    Shares = deferred("omnigraph.plan.shares", "Shares")
     embed = deferred("omnigraph.exec.search", "embed")
 
 Done = TypeVar("Done")
@@ -105,14 +101,11 @@ class Reading:
                 return small
         return guard.run(running.context.watch, running.result)
 
-    def answer(
-        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None
-    ) -> ShareResult:
-        """The result of a plan for one share of its first scan's nodes; without a share, for
-        all."""
+    def answer(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> ShareResult:
+        """The result of a plan as one share, which has all its rows."""
 
         def answered() -> ShareResult:
-            running = self._running(plan, given, snapshot, share)
+            running = self._running(plan, given, snapshot)
             result = guard.run(running.context.watch, running.result)
             return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
 
@@ -130,7 +123,7 @@ class Reading:
         """What one share of a plan in two parts gives, in tables of bounded size, and the figures
         of its run. A damaged file is left out from the next attempt on."""
         with self._history.lost.reading(snapshot):
-            running = self._running(plan, given, snapshot, share)
+            running = self._running(plan, given, snapshot)
             parts = running.parts(share)
             try:
                 while True:
@@ -163,37 +156,6 @@ class Reading:
                 self.close()
                 self.holdings.store.derived.reject(damaged)
 
-    def gather(
-        self,
-        plan: ir.ReadPlan,
-        shares: Shares,
-        given: Given,
-        snapshot: Snapshot,
-        answers: Sequence[ShareResult],
-    ) -> QueryResult:
-        """The rows of a plan, from the results of all its shares."""
-        running = self._running(shares.gathered, given, snapshot)
-        running.profile = Profile(side_by_side([answer.figures for answer in answers]))
-
-        def gathered() -> QueryResult:
-            rows = _as_slots(answers, running.context.watch)
-            return replace(running.gathered(shares, rows, time.perf_counter()), _plan=plan)
-
-        return guard.run(running.context.watch, gathered)
-
-    def whole(self, plan: ir.ReadPlan, snapshot: Snapshot, answer: ShareResult) -> QueryResult:
-        """The rows of a plan, from a share that has them all."""
-        prepared = self._prepare(plan)
-        return QueryResult(
-            list(prepared.names),
-            snapshot.commit_id,
-            prepared.types,
-            tuple(column.combine_chunks() for column in answer.columns.columns),
-            answer.length,
-            plan,
-            Profile(answer.figures),
-        )
-
     def starts_at_points(self, plan: ir.ReadPlan) -> bool:
         """Whether a plan begins with a point lookup, whose nodes are too few to share out."""
         return self._prepare(plan).walk is not None
@@ -203,7 +165,6 @@ class Reading:
         plan: ir.ReadPlan,
         given: Given,
         snapshot: Snapshot,
-        share: Share | None = None,
         *,
         stop: Stop | None = None,
     ) -> Run:
@@ -219,7 +180,7 @@ class Reading:
             prepared.columns_read,
             self.limits.batch_rows_max,
         )
-        return Run(prepared, context, ranker, self.few_rows_max, share)
+        return Run(prepared, context, ranker, self.few_rows_max)
 
     def _view(self, snapshot: Snapshot) -> TablesView:
         """The tables of a snapshot, shared with earlier queries of the same one."""
@@ -250,12 +211,3 @@ class Reading:
 def now_ms() -> int:
     """The moment of a request."""
     return time.time_ns() // 1_000_000
-
-
-def _as_slots(answers: Sequence[ShareResult], watch: Watch) -> Rows:
-    """The columns of all shares, one below the other."""
-    watch.operator = "gather"
-    watch.hold(2 * sum(answer.columns.nbytes for answer in answers))
-    whole = pa.concat_tables(answer.columns for answer in answers)
-    slots = {ir.Slot(name): whole[name].combine_chunks() for name in whole.column_names}
-    return Rows(sum(answer.length for answer in answers), {}, slots)

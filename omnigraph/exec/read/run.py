@@ -56,7 +56,6 @@ class Run:
         context: Context,
         ranker: Ranker,
         few_rows_max: int,
-        share: Share | None = None,
     ) -> None:
         self.prepared = prepared
         self.plan = prepared.plan
@@ -66,7 +65,6 @@ class Run:
         self.cache = context.tables.holdings.cache
         self.ranker = ranker
         self.profile = Profile()
-        self._share = share
         self._batches = Batches(context, ranker, self.profile)
         self.solve = self._batches.solve
         self._walk: _Walked | None = None
@@ -78,8 +76,6 @@ class Run:
 
     def result(self) -> QueryResult:
         """The result, however long it takes."""
-        if self._share is not None:
-            return self._tabled(self.plan.pattern[1:], self._shared(self._share))
         group = self._counted()
         if group is not None:
             return self._finished(group, perf_counter())
@@ -118,12 +114,14 @@ class Run:
         of bounded size, and at least one."""
         shares = self.prepared.shares
         assert shares is not None
-        added = AddedUp(shares, self.context, self.prepared.columns_shown)
+        added, is_first = AddedUp(shares, self.context, self.prepared.columns_shown), True
         for rows, weights in self._weighed(self.plan.pattern[1:], self._shared(share)):
             added.add(self._scored(rows, Profile()), weights)
             if added.is_full:
                 yield added.taken()
-        yield added.taken()
+                is_first = False
+        if is_first or not added.is_empty:
+            yield added.taken()
 
     def _tabled(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> QueryResult:
         """The result of the operators that are left: of all rows at once where they are few, else

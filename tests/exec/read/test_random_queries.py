@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from omnigraph.errors import LimitExceeded, TypeCheckError
 from omnigraph.exec.limits import Limits
 from omnigraph.exec.read.reading import now_ms
-from omnigraph.exec.read.share import Share
-from omnigraph.exec.values.computed import cut_plan, given_of
+from omnigraph.exec.values.computed import given_of
 from omnigraph.graph import Graph
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Constant, ReadPlan
 from omnigraph.plan.params import bind_parameters
-from omnigraph.plan.shares import in_shares
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.exec.random_queries import SCHEMA, graphs, queries
+from tests.exec.read.sharing import rows_in_shares
 from tests.exec.reference import Reference
 from tests.exec.reference_functions import NoValue
 from tests.exec.world import edge_rows, graph_of, node_rows
@@ -79,19 +78,7 @@ def answers(
 def answered_in_shares(
     graph: Graph, plan: ReadPlan, params: Mapping[str, Constant], count: int
 ) -> list[dict[str, Any]] | None:
-    """The rows of a plan whose nodes are shared out; None for a plan that cannot be."""
-    if plan.union is not None:
-        return None
-    reading, given, snapshot = graph._reading, given_of(plan, params, now_ms()), graph.snapshot()
-    plan = cut_plan(plan, given)
-    shares = in_shares(plan)
-    if shares is None:
-        return None
-    answers = [
-        reading.answer(shares.of_share, given, snapshot, Share(number, count))
-        for number in range(count)
-    ]
-    return reading.gather(plan, shares, given, snapshot, answers).rows
+    return rows_in_shares(graph, plan, given_of(plan, params, now_ms()), count)
 
 
 def or_refused(run: Callable[..., Any], *arguments: Any) -> Any:
