@@ -32,7 +32,7 @@ class Batches:
     def __init__(self, context: Context, ranker: Ranker, profile: Profile) -> None:
         self._context = context
         self._ranker = ranker
-        self._profile = profile
+        self.profile = profile
         self._scanned: dict[int, BoundEntities] = {}
 
     def solve(self, ops: Ops, rows: Rows, rows_max: int | None = None) -> Iterator[Rows]:
@@ -48,9 +48,9 @@ class Batches:
                 empty = batch
                 continue
             has_rows = True
-            self._profile.hold(batch.length)
+            self.profile.hold(batch.length)
             yield from self.solve(rest, batch, rows_max)
-            self._profile.hold(-batch.length)
+            self.profile.hold(-batch.length)
         if not has_rows:
             assert empty is not None, "an operator gives a batch, though an empty one"
             yield from self.solve(rest, empty, rows_max)
@@ -64,7 +64,7 @@ class Batches:
             batch = next(made, None)
             if batch is None:
                 return
-            self._profile.operator(op, batch.length, since)
+            self.profile.operator(op, batch.length, since)
             watch.tick()
             yield batch
 

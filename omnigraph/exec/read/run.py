@@ -23,9 +23,6 @@ from omnigraph.exec.read.added_up import AddedUp
 from omnigraph.exec.read.aggregate import Groups, aggregate
 from omnigraph.exec.read.batches import Batches
 from omnigraph.exec.read.context import Context, TraversalMode, domains_of, load_columns
-from omnigraph.exec.read.count_walks import pair_counts, walk_counts
-from omnigraph.exec.read.expand import degrees, is_single_step
-from omnigraph.exec.read.joins import joined
 from omnigraph.exec.read.prepare import PreparedPlan
 from omnigraph.exec.read.project import Projector
 from omnigraph.exec.read.result import PythonColumn, QueryResult
@@ -34,6 +31,7 @@ from omnigraph.exec.read.share import Share, put_together
 from omnigraph.exec.read.walk import Walk
 from omnigraph.exec.read.walk_result import Tail
 from omnigraph.exec.read.walk_rows import CellReader, Frame
+from omnigraph.exec.read.weighing import Weighing
 from omnigraph.exec.search.rank import Ranker, TopK
 from omnigraph.exec.values.rows import ONE_ROW, Rows
 from omnigraph.plan import ir
@@ -65,8 +63,7 @@ class Run:
         self.cache = context.tables.holdings.cache
         self.ranker = ranker
         self.profile = Profile()
-        self._batches = Batches(context, ranker, self.profile)
-        self.solve = self._batches.solve
+        self._weighed = Weighing(prepared, context, Batches(context, ranker, self.profile)).batches
         self._walk: _Walked | None = None
 
     def small(self) -> QueryResult | None:
@@ -147,82 +144,6 @@ class Run:
         groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache, weights)
         self.profile.stage(groups.length, perf_counter() - since)
         return self._finished(groups, perf_counter())
-
-    def _weighed(
-        self, ops: tuple[ir.PatternOp, ...], rows: Rows
-    ) -> Iterator[tuple[Rows, np.ndarray | None]]:
-        """The rows to group, in batches, and at least one. A last step whose rows are only counted
-        is not taken: each row gets the number of rows it would become as its weight."""
-        rows_max = self.context.rows_max if self.prepared.shares is not None else None
-        if self.prepared.closed_pair is not None and len(ops) == 3:
-            rows, ops = joined(self.solve(ops[:1], rows)), ops[1:]
-            pairs = self._counted_pairs(self.prepared.closed_pair, rows)
-            if pairs is not None:
-                yield pairs
-                return
-        if not ops or not self.prepared.counts_last_step:
-            for some in self.solve(ops, rows, rows_max):
-                yield some, None
-            return
-        length = min(self.prepared.counted_steps, len(ops))
-        if length > 1 and _keeps_nodes(ops[:-length]):
-            rows, ops = joined(self.solve(ops[:-length], rows)), ops[-length:]
-            counted = self._counted_walks(ops, rows)
-            if counted is not None:
-                yield counted
-                return
-        for some in self.solve(ops[:-1], rows, rows_max):
-            yield from self._last_step(ops[-1], some, rows_max)
-
-    def _last_step(
-        self, step: ir.PatternOp, rows: Rows, rows_max: int | None
-    ) -> Iterator[tuple[Rows, np.ndarray | None]]:
-        """Rows weighed by a last step that is only counted, or the rows that it makes."""
-        if not is_single_step(step, rows):
-            for some in self.solve((step,), rows, rows_max):
-                yield some, None
-            return
-        assert isinstance(step, ir.Expand | ir.ExpandEdges)
-        for some in rows.batches(rows_max):
-            self.context.watch.operator = step
-            since = perf_counter()
-            weights = degrees(self.context, step, some)
-            self.profile.operator(step, int(weights.sum()), since)
-            self.context.watch.tick()
-            yield some.where(weights > 0), weights[weights > 0]
-
-    def _counted_walks(
-        self, ops: tuple[ir.PatternOp, ...], rows: Rows
-    ) -> tuple[Rows, np.ndarray] | None:
-        """The rows that a chain of steps starts from, weighed by the walks from each."""
-        steps = [op for op in ops if isinstance(op, ir.Expand | ir.ExpandEdges)]
-        self.context.watch.operator = steps[-1]
-        since = perf_counter()
-        groups = self.plan.aggregate
-        total = groups is not None and not groups.keys
-        counted = walk_counts(self.context, steps, rows, total=total)
-        if counted is None:
-            return None
-        rows, counts = counted
-        for step, own in zip(steps, counts, strict=True):
-            since = self.profile.operator(step, int(own.sum()), since)
-        self.context.watch.tick()
-        weights = counts[-1]
-        return rows.where(weights > 0), weights[weights > 0]
-
-    def _counted_pairs(
-        self, steps: tuple[ir.Expand, ir.Expand], rows: Rows
-    ) -> tuple[Rows, np.ndarray] | None:
-        """One row, weighed by the pairs of nodes that two steps have in common."""
-        self.context.watch.operator = steps[-1]
-        since = perf_counter()
-        counts = pair_counts(self.context, steps, rows)
-        if counts is None:
-            return None
-        for step, count in zip(steps, counts, strict=True):
-            since = self.profile.operator(step, count, since)
-        self.context.watch.tick()
-        return Rows(1, {}, {}), np.array([counts[-1]])
 
     def _counted(self) -> Groups | None:
         """The one group of a plan that only counts the nodes of a scan."""
@@ -332,13 +253,6 @@ class Run:
             self.plan,
             self.profile,
         )
-
-
-def _keeps_nodes(ops: tuple[ir.PatternOp, ...]) -> bool:
-    """Whether operators make no more rows than a table has."""
-    return all(
-        isinstance(op, ir.Filter) or (op is ops[0] and isinstance(op, ir.NodeScan)) for op in ops
-    )
 
 
 def _ties_by_id(score: ir.Score, then: tuple[ir.SortKey, ...]) -> bool:
