@@ -46,14 +46,14 @@ def _together(ended: list[Ended]) -> Ended | None:
 class Profile:
     """Figures of one run. Inner operators may run several times; their figures add up."""
 
-    __slots__ = ("_elsewhere", "_ended", "_held", "_rest", "_tail", "rows_held_max", "started")
+    __slots__ = ("_elsewhere", "_ended", "_waiting", "_rest", "_tail", "rows_held_max", "started")
 
     def __init__(self, elsewhere: Figures | None = None, elsewhere_for: str = "not run") -> None:
         self.started = perf_counter()
         self._rest = elsewhere_for  # what operators without figures did
         self._elsewhere = elsewhere
         self._ended: dict[int, Ended] = {}
-        self._held = 0
+        self._waiting = 0
         self.rows_held_max = 0  # by all operators of the pattern together
         self._tail: list[Ended] = [] if elsewhere is None else list(elsewhere.tail)
 
@@ -66,8 +66,8 @@ class Profile:
 
     def hold(self, rows: int) -> None:
         """Count rows that wait for the operators after theirs, or with a minus are done."""
-        self._held += rows
-        self.rows_held_max = max(self.rows_held_max, self._held)
+        self._waiting += rows
+        self.rows_held_max = max(self.rows_held_max, self._waiting)
 
     def stage(self, rows: int, seconds: float) -> None:
         """Record rows and time of the next operator after the pattern."""

@@ -74,8 +74,8 @@ class Batches:
         if isinstance(op, ir.NodeScan):
             yield from scan(self._context, op, rows, then, rows_max, self._scanned)
             return
-        for some in rows.batches(rows_max):
-            yield from self._made_of(op, some, rows_max)
+        for batch in rows.batches(rows_max):
+            yield from self._made_of(op, batch, rows_max)
 
     def _made_of(self, op: ir.PatternOp, rows: Rows, rows_max: int | None) -> Iterator[Rows]:
         context = self._context

@@ -47,11 +47,11 @@ def expand_paths(
     walk = _Walk(context, op)
     size, first = rows.length if rows_max is None else min(_ROWS_FIRST, rows_max), 0
     while first < rows.length or not first:
-        some = _from_rows(walk, rows.between(first, first + size))
-        yield some
+        part = _from_rows(walk, rows.between(first, first + size))
+        yield part
         first = max(first + size, 1)
         if rows_max is not None:
-            size = max(size // 2, 1) if some.length > rows_max else min(size * 2, rows_max)
+            size = max(size // 2, 1) if part.length > rows_max else min(size * 2, rows_max)
 
 
 def _from_rows(walk: "_Walk", rows: Rows) -> Rows:
@@ -77,7 +77,7 @@ def _from_rows(walk: "_Walk", rows: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Destinations of some sources, in the order of sources, destinations and paths."""
+    """Destinations of part sources, in the order of sources, destinations and paths."""
 
     owners: np.ndarray
     spots: np.ndarray
@@ -239,7 +239,7 @@ class _Walk:
     # Answers
 
     def part(self, sources: np.ndarray, goals: np.ndarray | None, offset: int) -> _Part:
-        """What some sources reach, numbered from `offset` on."""
+        """What part sources reach, numbered from `offset` on."""
         op, slots = self.op, self.op.slots
         every = op.mode is ir.PathMode.ALL
         asked = Question(

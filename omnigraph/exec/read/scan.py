@@ -50,11 +50,11 @@ def scan(
     if rows.length == 1 and not rows.bindings and not rows.slots:
         yield Rows(len(nodes.positions), {op.out: nodes}, {})
         return
-    for some in rows.batches(rows_max):
-        equality = equality_of(op, then, some)
-        pairs = equality and paired(context, some, op.out, nodes, equality)
-        for outer, inner in (pairs,) if pairs else _all_pairs(context, some, nodes, rows_max):
-            yield some.take(outer).bind(op.out, BoundEntities(nodes.domain, inner))
+    for batch in rows.batches(rows_max):
+        equality = equality_of(op, then, batch)
+        pairs = equality and paired(context, batch, op.out, nodes, equality)
+        for outer, inner in (pairs,) if pairs else _all_pairs(context, batch, nodes, rows_max):
+            yield batch.take(outer).bind(op.out, BoundEntities(nodes.domain, inner))
 
 
 def scan_share(context: Context, op: ir.NodeScan, share: Share) -> Rows:
@@ -170,7 +170,7 @@ def _filtered(context: Context, var: ir.Var, nodes: BoundEntities, where: ir.Exp
     for part in sorted(parts, key=_has_text_match):
         rows = Rows(len(nodes.positions), {var: nodes}, {})
         together = None if _has_text_match(part) else max(context.rows_max, _FEW_ROWS)
-        keeps = [context.evaluator.keep(part, some) for some in rows.batches(together)]
+        keeps = [context.evaluator.keep(part, batch) for batch in rows.batches(together)]
         keep = keeps[0] if len(keeps) == 1 else np.concatenate(keeps)
         if not keep.all():
             nodes = nodes.take(np.flatnonzero(keep))

@@ -41,8 +41,8 @@ class Weighing:
                 yield pairs
                 return
         if not ops or not self._prepared.counts_last_step:
-            for some in self._solve(ops, rows, rows_max):
-                yield some, None
+            for batch in self._solve(ops, rows, rows_max):
+                yield batch, None
             return
         length = min(self._prepared.counted_steps, len(ops))
         if length > 1 and _keeps_nodes(ops[:-length]):
@@ -51,25 +51,25 @@ class Weighing:
             if counted is not None:
                 yield counted
                 return
-        for some in self._solve(ops[:-1], rows, rows_max):
-            yield from self._last_step(ops[-1], some, rows_max)
+        for batch in self._solve(ops[:-1], rows, rows_max):
+            yield from self._last_step(ops[-1], batch, rows_max)
 
     def _last_step(
         self, step: ir.PatternOp, rows: Rows, rows_max: int | None
     ) -> Iterator[tuple[Rows, np.ndarray | None]]:
         """Rows weighed by a last step that is only counted, or the rows that it makes."""
         if not is_single_step(step, rows):
-            for some in self._solve((step,), rows, rows_max):
-                yield some, None
+            for batch in self._solve((step,), rows, rows_max):
+                yield batch, None
             return
         assert isinstance(step, ir.Expand | ir.ExpandEdges)
-        for some in rows.batches(rows_max):
+        for batch in rows.batches(rows_max):
             self._context.watch.operator = step
             since = perf_counter()
-            weights = degrees(self._context, step, some)
+            weights = degrees(self._context, step, batch)
             self._profile.operator(step, int(weights.sum()), since)
             self._context.watch.tick()
-            yield some.where(weights > 0), weights[weights > 0]
+            yield batch.where(weights > 0), weights[weights > 0]
 
     def _counted_walks(
         self, ops: tuple[ir.PatternOp, ...], rows: Rows
