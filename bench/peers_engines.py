@@ -59,11 +59,14 @@ class OmniGraph(MoreOmniGraph):
         self.graph = og.open(path) if path.exists() else og.init(path, SCHEMA)
 
     def load(self, files: Path, ending: str) -> int:
-        graph, total = self.graph, 0
-        for name, kind in (("people", "Person"), ("companies", "Company")):
-            total += graph.load(files / f"{name}.{ending}", "append", type=kind).total_entities
-        for name, kind in (("knows", "Knows"), ("works", "WorksAt")):
-            total += graph.load(files / f"{name}.{ending}", "append", edge=kind).total_entities
+        total = 0
+        for name, owner in (
+            *(("people", {"type": "Person"}), ("companies", {"type": "Company"})),
+            *(("knows", {"edge": "Knows"}), ("works", {"edge": "WorksAt"})),
+        ):
+            # Indexes are a line of their own.
+            file = files / f"{name}.{ending}"
+            total += self.graph.load(file, "append", indexes="later", **owner).total_entities
         return total
 
     def indexes(self) -> None:

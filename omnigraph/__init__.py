@@ -59,7 +59,7 @@ from omnigraph.errors import (
     VersionMismatch,
     Violation,
 )
-from omnigraph.extras import defer_pandas
+from omnigraph.extras import defer_pandas, require_posix
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.baseline import Baseline
@@ -231,6 +231,7 @@ def __getattr__(name: str) -> Any:
     """Names that need an engine, imported on first use."""
     home = _LOADED_LATER.get(name)
     if home is not None:
+        require_posix()
         defer_pandas()
         return getattr(import_module(f"omnigraph.{home}"), name)
     raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")

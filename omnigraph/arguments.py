@@ -132,7 +132,7 @@ def _kind(name: str, annotation: Any) -> _Kind | None:
     members = (
         get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     )
-    types: list[type] = []
+    types: list[Any] = []
     items: type | None = None
     is_callable, attribute = False, ""
     words = []
@@ -149,13 +149,16 @@ def _kind(name: str, annotation: Any) -> _Kind | None:
         elif origin is IO:
             attribute = "write"
             words.append("a stream")
+        elif isinstance(member, Deferred):
+            types.append(member)  # asked last, so that it is imported for a value of its own
+            words.append(f"a {repr(member).rpartition('.')[2]}")
         else:
             types.append(origin)
             args = get_args(member)
             if origin in (Collection, Iterable, Mapping, dict) and args[-1] is str:
                 items = str
             words.append(_words(origin, items))
-    known = tuple(types)
+    known = tuple(sorted(types, key=lambda each: isinstance(each, Deferred)))
     return _Kind(known, items, is_callable, attribute, " or ".join(words))
 
 

@@ -997,7 +997,7 @@ class MergeConflicts(Conflict):
         listed = "; ".join(f"{conflict.subject} ({conflict.kind})" for conflict in shown)
         more = len(self.conflicts) - len(shown)
         tail = f"; and {more} more" if more > 0 else ""
-        hint = self.hint or "change one side and merge again"
+        hint = self.hint or "change one side and merge again, or answer with resolve="
         return f"{self.of} conflicts: {listed}{tail}; {hint}"
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -26,6 +25,16 @@ INSTALL_DRAW = "pip install 'omnigraph[draw]'"
 
 _MCP = ("mcp", "mcp_types", *_SERVER)
 INSTALL_MCP = "pip install 'omnigraph[mcp]'"
+
+
+def require_posix() -> None:
+    """Raise `NotInstalled` unless the system has the file locks that graphs need. Loads nothing."""
+    if not _is_installed("fcntl"):
+        raise NotInstalled(
+            "the lock of POSIX files",
+            "import fcntl",
+            "Windows is not supported: use its Subsystem for Linux, or ask a server by HTTP",
+        )
 
 
 def has_spark() -> bool:
@@ -104,7 +113,7 @@ def defer_pandas() -> None:
         deferral.prober = None
 
 
-class _PandasDeferral(MetaPathFinder):
+class _PandasDeferral:
     """Import hook: hides pandas from one look by one thread, then announces its import."""
 
     def __init__(self, announce: Callable[[], object]) -> None:

@@ -16,19 +16,23 @@ from collections.abc import Callable
 from inspect import get_annotations, signature
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import GenericAlias, UnionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, slots=False, eq=True, **more):
+    def dataclass(
+        cls=None, /, *, frozen=False, slots=False, eq=True, kw_only=False, repr=True, **more
+    ):
         """Make a class a dataclass."""
 
         def made(own):
-            if more or not _is_plain(own):
-                return dataclasses.dataclass(frozen=frozen, slots=slots, eq=eq, **more)(own)
-            return _made(own, frozen=frozen, slots=slots, eq=eq)
+            asked = {"frozen": frozen, "slots": slots, "eq": eq, "kw_only": kw_only, "repr": repr}
+            if more or not _is_plain(own, repr=repr):
+                return dataclasses.dataclass(**asked, **more)(own)
+            return _made(own, **asked)
 
         return made if cls is None else made(cls)
 
@@ -50,37 +54,49 @@ class _Params:
 
     __slots__ = ("eq", "frozen", "init", "order", "repr", "unsafe_hash")
 
-    def __init__(self, *, eq: bool, frozen: bool) -> None:
-        self.eq, self.frozen = eq, frozen
-        self.init, self.repr, self.order, self.unsafe_hash = True, True, False, False
+    def __init__(self, *, eq: bool, frozen: bool, repr: bool) -> None:
+        self.eq, self.frozen, self.repr = eq, frozen, repr
+        self.init, self.order, self.unsafe_hash = True, False, False
 
 
-def _is_plain(cls: type) -> bool:
+_PLAIN = (type, UnionType, GenericAlias)
+"""Annotations that say nothing but a type. Printing the others to look inside takes long."""
+
+
+def _is_plain(cls: type, *, repr: bool) -> bool:
     for name, kind in get_annotations(cls).items():
         default = cls.__dict__.get(name, _MISSING)
         if isinstance(default, dataclasses.Field):
             default = default.default
-        if any(word in str(kind) for word in _ODD) or type(default).__hash__ is None:
+        if type(default).__hash__ is None:
             return False
-    return _STATED.isdisjoint(cls.__dict__)
+        if kind is dataclasses.InitVar or not (isinstance(kind, _PLAIN) or _is_typed(str(kind))):
+            return False
+    stated = _STATED if repr else _STATED - {"__repr__"}
+    return stated.isdisjoint(cls.__dict__)
 
 
-def _made(cls: Any, *, frozen: bool, slots: bool, eq: bool) -> Any:
+def _is_typed(kind: str) -> bool:
+    return not any(word in kind for word in _ODD)
+
+
+def _made(cls: Any, *, frozen: bool, slots: bool, eq: bool, kw_only: bool, repr: bool) -> Any:
     fields: dict[str, Any] = {}
     for base in reversed(cls.__mro__[1:]):
         for field in getattr(base, "__dataclass_fields__", {}).values():
             fields[field.name] = field
-    own = _own_fields(cls)
+    own = _own_fields(cls, kw_only=kw_only)
     fields.update((field.name, field) for field in own)
     if slots:
         cls = _slotted(cls, [field.name for field in own])
     cls.__dataclass_fields__ = fields
-    cls.__dataclass_params__ = _Params(eq=eq, frozen=frozen)
+    cls.__dataclass_params__ = _Params(eq=eq, frozen=frozen, repr=repr)
     stated = [field for field in fields.values() if field.init and not field.kw_only]
     cls.__init__ = _late_init(cls, list(fields.values()), frozen=frozen)
     cls.__signature__ = _LATE_SIGNATURE
     type.__setattr__(cls, "__match_args__", tuple(field.name for field in stated))
-    cls.__repr__ = _repr([field.name for field in fields.values() if field.repr])
+    if repr:
+        cls.__repr__ = _repr([field.name for field in fields.values() if field.repr])
     if eq:
         _compared(cls, fields, frozen=frozen)
     if frozen:
@@ -91,7 +107,7 @@ def _made(cls: Any, *, frozen: bool, slots: bool, eq: bool) -> Any:
     return cls
 
 
-def _own_fields(cls: Any) -> list[Any]:
+def _own_fields(cls: Any, *, kw_only: bool) -> list[Any]:
     own = []
     for name, kind in get_annotations(cls).items():
         default = cls.__dict__.get(name, _MISSING)
@@ -102,7 +118,8 @@ def _own_fields(cls: Any) -> list[Any]:
             delattr(cls, name)
         else:
             setattr(cls, name, field.default)
-        field.name, field.type, field.kw_only = name, kind, field.kw_only is True
+        field.name, field.type = name, kind
+        field.kw_only = kw_only if field.kw_only is _MISSING else field.kw_only
         field._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
         own.append(field)
     return own

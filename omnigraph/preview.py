@@ -3,12 +3,17 @@
 Invariant: a preview converts only the rows it shows, and every text in it is escaped.
 """
 
-import html
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from omnigraph.deferred import deferred
 from omnigraph.grid import cell_width, fitted, flat, grid
+
+if TYPE_CHECKING:
+    from html import escape
+else:
+    escape = deferred("html", "escape")
 
 ROWS_SHOWN = 10
 _CELL_MAX = 60
@@ -31,14 +36,13 @@ def html_preview(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], total: int | None
 ) -> str:
     """The same as an HTML table with a caption."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(_cell(value))}</td>' for value in row)}</tr>"
-        for row in rows
+        f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row)}</tr>" for row in rows
     )
-    more = "".join(f"<p>{html.escape(line)}</p>" for line in _more(len(rows), total))
+    more = "".join(f"<p>{escape(line)}</p>" for line in _more(len(rows), total))
     return (
-        f"<table><caption>{html.escape(title)}</caption>"
+        f"<table><caption>{escape(title)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
     )
 

@@ -35,12 +35,17 @@ import pyarrow.parquet as pq
 import omnigraph as og
 from omnigraph.catalog.accept import accept
 from omnigraph.cli.config import _read as read_config
+from omnigraph.cluster.declared import read_config as read_cluster
+from omnigraph.cluster.diagnostics import ClusterRefusal, Diagnostics
+from omnigraph.cluster.ledger import Ledger, LedgerEntry, decoded_ledger
 from omnigraph.exec.load.decode import Decoder, LineBlock
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.params import bind_parameters
+from omnigraph.policy.policy_file import parse_policy
 from omnigraph.storage.protocol.sidecars import decode_sidecar
 from tests import golden
 from tests.cli.program import run as run_program
+from tests.cluster import world
 from tests.language.fuzz import HARSH, mutated
 from tests.power_cut_work import INSERT, PEOPLE, SCHEMA
 
@@ -124,6 +129,15 @@ class Targets:
             ),
             "sidecar": Kind((_sidecar(),), lambda d: decode_sidecar(d, path="x"), True),
             "config": Kind((_config(),), self.config, True),
+            "policy": Kind(
+                (world.POLICY.encode(), *_example("*.policy.yaml")),
+                lambda d: parse_policy(_text(d)),
+                True,
+            ),
+            "cluster": Kind(
+                (world.CONFIG.encode(), *_example("cluster.yaml")), self.cluster, True
+            ),
+            "ledger": Kind((_ledger(),), _read_ledger, True),
             "manifest": Kind(
                 (min((stored / "__manifest/_versions").glob("*.manifest")).read_bytes(),),
                 lambda d: self.damaged("__manifest/_versions/*.manifest", d),
@@ -176,6 +190,10 @@ class Targets:
         path = self.folder / "config.yaml"
         path.write_bytes(data)
         read_config.__wrapped__(path, 0)
+
+    def cluster(self, data: bytes) -> None:
+        (self.folder / "cluster.yaml").write_bytes(data)
+        read_cluster(self.folder, Diagnostics())
 
     def cursor(self, data: bytes) -> None:
         self.graph.changes.poll(cursor=_text(data))
@@ -248,6 +266,23 @@ SIDECAR = orjson.dumps(
     | {"tombstones": [], "tables": [], "files": [], "actor": None}
     | {"relied_on": {}, "multi_step": False, "schema": None, "renames": {}, "reclaim": []}
 )
+
+
+def _example(pattern: str) -> tuple[bytes, ...]:
+    folder = Path(__file__).parent.parent / "examples" / "cluster"
+    return tuple(path.read_bytes() for path in sorted(folder.glob(pattern)))
+
+
+def _read_ledger(data: bytes) -> None:
+    try:
+        decoded_ledger(data, "x")
+    except ClusterRefusal as refusal:
+        raise refusal.as_error() from None
+
+
+def _ledger() -> bytes:
+    entry = LedgerEntry("0" * 64, {"embedding_provider": "default"})
+    return orjson.dumps(Ledger(3, "0" * 64, {"graph.knowledge": entry}).to_json())
 
 
 def _config() -> bytes:

@@ -23,6 +23,7 @@ node Person {
 
 edge Knows: Person -> Person @key(src, dst)
 """
+WIDER = SCHEMA.replace("age: I64?", "age: I64?\n    mood: String?")
 PEOPLE = 40
 READ = "query q($n: String) { match { $p: Person { name: $n } } return { $p.age } }"
 SET = "query q($n: String, $v: I64) { update Person set { age: $v } where name = $n }"
@@ -30,6 +31,8 @@ PAIR = """query q($a: String, $b: String, $v: I64) {
     update Person set { age: $v } where name = $a
     update Person set { age: $v } where name = $b
 }"""
+# What a writer beside others may be told.
+EXPECTED = (og.Conflict, og.MergeConflicts, og.PreconditionFailed, og.NotFound, og.SchemaHeld)
 
 
 def create(uri: str) -> None:
@@ -52,14 +55,14 @@ class Soaking:
 
     def go_on(self, deeds: int | None) -> None:
         """Do deeds, so many or until killed."""
-        kinds = (self.single, self.load, self.transaction, self.branch, self.read)
+        kinds = (self.single, self.load, self.transaction, self.branch, self.read, self.schema)
         done = 0
         while deeds is None or done < deeds:
             done += 1
             start = time.perf_counter()
             try:
-                self.chance.choices(kinds, (6, 1, 2, 1, 4))[0]()
-            except (og.Conflict, og.MergeConflicts, og.PreconditionFailed, og.NotFound):
+                self.chance.choices(kinds, (12, 2, 4, 2, 8, 1))[0]()
+            except EXPECTED:
                 continue
             self.times.append(time.perf_counter() - start)
 
@@ -84,13 +87,17 @@ class Soaking:
                 tx.mutate(PAIR, {"a": self.name, "b": self.name, "v": self.chance.randrange(9)})
 
     def branch(self) -> None:
-        name = f"work/{self.chance.randrange(10**9)}"
+        name = f"work/{os.getpid()}/{self.chance.randrange(10**9)}"
         self.graph.branches.create(name)
         try:
             self.graph.branch(name).mutate(SET, {"n": self.name, "v": 1})
             self.graph.branches.merge(name)
         finally:
             self.graph.branches.delete(name)
+
+    def schema(self) -> None:
+        desired = self.chance.choice((SCHEMA, WIDER))
+        self.graph.schema.apply(desired, allow_data_loss=True)
 
     def read(self) -> None:
         self.graph.query(READ, {"n": self.name})
@@ -99,6 +106,13 @@ class Soaking:
 def work(uri: str, seed: int) -> None:
     """The life of a process that is killed."""
     Soaking(og.open(uri), seed).go_on(None)
+
+
+def bury(graph: Graph, pid: int) -> None:
+    """Delete the branches that a killed process had made: a name people chose is nobody else's."""
+    for name in graph.branches.list():
+        if name.startswith(f"work/{pid}/"):
+            graph.branches.delete(name)
 
 
 def upkeep(graph: Graph) -> None:

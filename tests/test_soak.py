@@ -1,6 +1,7 @@
 """Hours of writers, readers, merges and upkeep, with kills: nothing grows without bound.
 
-The long form writes what it measured to `soak.jsonl` in the folder of the run, a line a round.
+The long form writes what it measured to `soak.jsonl` in the folder of the run, a line a round, and
+a plot of it beside that.
 """
 
 import json
@@ -15,6 +16,7 @@ import omnigraph as og
 from omnigraph.storage.manifest import manifest
 from tests import campaign, soak
 from tests.forked import context
+from tests.soak_plot import plot
 
 # Rows of commits stay in the manifest, whatever is cleaned up: a few hundred bytes each.
 BYTES_A_COMMIT = 1024
@@ -86,11 +88,13 @@ def test_a_soak_of_an_hour_grows_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 number = chance.randrange(len(crowd))
                 crowd[number].kill()  # type: ignore[attr-defined]
                 crowd[number].join()  # type: ignore[attr-defined]
+                soak.bury(graph, crowd[number].pid)  # type: ignore[attr-defined]
                 crowd[number] = start()
                 kills += 1
                 soak.upkeep(graph)
                 rounds.append(soak.sizes(uri))
                 commits.append(len(graph.commits.list()))
+                rounds[-1]["branches"] = len(graph.branches.list())
                 line = {**rounds[-1], "commits": commits[-1], **soak.latency(soaking.times)}
                 lines.append(json.dumps(line))
         finally:
@@ -98,6 +102,7 @@ def test_a_soak_of_an_hour_grows_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 process.kill()  # type: ignore[attr-defined]
                 process.join()  # type: ignore[attr-defined]
     (tmp_path / "soak.jsonl").write_text("\n".join(lines))
+    (tmp_path / "soak.svg").write_text(plot([json.loads(line) for line in lines]))
     print(f"{kills} kills, {commits[-1]} commits, {len(rounds)} rounds")  # noqa: T201
     print(lines[len(lines) // 3], lines[-1], sep="\n")  # noqa: T201
     bounded(rounds[3:], commits[3:])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from omnigraph.catalog.draft import AnyType
 from omnigraph.catalog.model import Cardinality, Catalog, NodeType, Range
-from omnigraph.catalog.schema_diff import MigrationPlan
+from omnigraph.catalog.schema_diff import MigrationPlan, steps_between
 from omnigraph.catalog.steps import (
     AddConstraint,
     AddProperty,
@@ -21,6 +21,7 @@ from omnigraph.catalog.steps import (
     Step,
     UnsupportedChange,
     UpdateCardinality,
+    WidenProperty,
 )
 from omnigraph.types import Kind, PropertyId
 
@@ -46,6 +47,40 @@ def _narrows(step: Step, old: Catalog, new: Catalog) -> bool:
             return not _is_free(step, old, new)
         case _:
             return False
+
+
+def reshaping_steps(old: Catalog, new: Catalog, type_name: str | None = None) -> tuple[Step, ...]:
+    """The steps between two schemas that rename, remove or retype something, or give entities
+    other ids: those after which old rows no longer fit. With a name only those of that type."""
+    steps = (step for step in steps_between(old, new) if _reshapes(step))
+    return tuple(
+        step for step in steps if type_name is None or _type_named(step) in (None, type_name)
+    )
+
+
+def _reshapes(step: Step) -> bool:
+    match step:
+        case RenameType(kind=kind) | DropType(kind=kind):
+            return kind is not Kind.INTERFACE
+        case RenameProperty(kind=kind) | DropProperty(kind=kind) | WidenProperty(kind=kind):
+            return kind is not Kind.INTERFACE
+        case AddConstraint(constraint=constraint) | DropConstraint(constraint=constraint):
+            return constraint.name == "key"
+        case UnsupportedChange():
+            return True
+        case _:
+            return False
+
+
+def _type_named(step: Step) -> str | None:
+    """The type that a step is about, by its old name; None for one that may be about any."""
+    match step:
+        case RenameType(old=name) | DropType(name=name):
+            return name
+        case UnsupportedChange():
+            return None
+        case _:
+            return getattr(step, "type_name", None)
 
 
 def _is_wider(before: Cardinality, after: Cardinality) -> bool:

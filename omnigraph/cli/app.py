@@ -32,6 +32,7 @@ from omnigraph.cli import (
     fmt,
     help_pages,
     history,
+    job_commands,
     policy_commands,
     profile,
     queries,
@@ -120,6 +121,7 @@ app.command()(server_commands.login)
 app.command()(server_commands.logout)
 app.command()(server_commands.whoami)
 app.add_typer(server_commands.graphs_app)
+app.add_typer(job_commands.app)
 app.command()(server_commands.alias)
 app.add_typer(profile.app)
 app.command()(settings.config)

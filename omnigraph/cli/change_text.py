@@ -119,6 +119,7 @@ def preview_lines(counts: Mapping[tuple[str, str, str], int]) -> Iterator[str]:
         yield f"{kind} {name}  {' '.join(each)}"
 
 
+_ANSWER_CHARS_MAX = 40
 _KEPT_SHOWN = 10
 
 
@@ -201,6 +202,30 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
 
 
+def _changed_by(conflict: MergeConflict) -> tuple[set[str], set[str]]:
+    """The properties that one side changed, and those that both changed, each in its way."""
+    if conflict.base is None or conflict.ours is None or conflict.theirs is None:
+        return set(), set()
+    base, ours, theirs = map(_flat, (conflict.base, conflict.ours, conflict.theirs))
+    differing = {name for name in {*ours, *theirs} if not _same(ours.get(name), theirs.get(name))}
+    both = {
+        name
+        for name in differing
+        if not _same(base.get(name), ours.get(name)) and not _same(base.get(name), theirs.get(name))
+    }
+    return differing - both, both
+
+
+def _by_hand(conflict: MergeConflict) -> str:
+    """An answer that sets what both changed as theirs has it; a pattern where that is long."""
+    _, both = _changed_by(conflict)
+    if conflict.theirs is None or not both:
+        return '{"…": …}'
+    theirs = _flat(conflict.theirs)
+    shown = json.dumps({name: theirs.get(name) for name in sorted(both)}, ensure_ascii=False)
+    return shown if len(shown) <= _ANSWER_CHARS_MAX and "'" not in shown else '{"…": …}'
+
+
 def _ways_out(refused: MergeConflicts, ours: str, theirs: str) -> Iterator[str]:
     answerable = [c for c in refused.conflicts if c.ours is not None or c.theirs is not None]
     if not answerable:
@@ -212,8 +237,9 @@ def _ways_out(refused: MergeConflicts, ours: str, theirs: str) -> Iterator[str]:
     one = f"{answerable[0].type_name}/{answerable[0].entity_id}"
     side = "one side" if refused.of == "merge" else ours
     yield f"change {side} and {refused.of} again, or decide:"
-    yield f"  --resolve ours|theirs      take all as {ours} or as {theirs} has them"
+    yield f"  --resolve ours|theirs      take each whole, as {ours} or as {theirs} has it"
     yield f"  --resolve '{one}=theirs'   decide one; may be repeated"
-    yield f"  --resolve '{one}={{\"…\": …}}'   set its properties by hand"
-    if any(conflict.kind == "divergent_update" for conflict in answerable):
+    yield f"  --resolve '{one}={_by_hand(answerable[0])}'   set some properties, keep the others"
+    changed = [_changed_by(each) for each in answerable if each.kind == "divergent_update"]
+    if any(one_side and not both for one_side, both in changed):
         yield "  --by property              merge where the sides changed different properties"

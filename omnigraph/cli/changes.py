@@ -222,6 +222,7 @@ def baseline(
     kind: Kinds = None,
     type_: Types = None,
     op: Ops = None,
+    dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
@@ -235,7 +236,7 @@ def baseline(
             taken = graph.changes.baseline(
                 branch, consumer=consumer, **change_filter(kind, type_, op)
             )
-            taken.to_file(out)
+            taken.to_file(out, dates.value)
         if json:
             show_json(taken.to_json())
             return

@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Upkeep": ("optimize", "cleanup", "check", "repair", "recoveries", "backup"),
     "Servers and agents": (
         *("serve", "mcp", "cluster", "policy", "token"),
-        *("login", "logout", "whoami", "graphs", "alias"),
+        *("login", "logout", "whoami", "graphs", "jobs", "alias"),
     ),
     "This program": ("config", "profile", "completion", "spark", "version"),
 }
@@ -104,6 +104,11 @@ EXAMPLES = {
     "logout": "omnigraph logout prod",
     "whoami": "omnigraph whoami --server prod",
     "graphs list": "omnigraph graphs list --server prod",
+    "jobs start": "omnigraph jobs start optimize --server prod --graph kg --wait",
+    "jobs list": "omnigraph jobs list --server prod --graph kg",
+    "jobs show": "omnigraph jobs show 01M7JFWRFY --server prod --graph kg",
+    "jobs wait": "omnigraph jobs wait 01M7JFWRFY --server prod --graph kg",
+    "jobs cancel": "omnigraph jobs cancel 01M7JFWRFY --server prod --graph kg",
     "alias": "omnigraph alias who Ada",
     "config": "omnigraph config --env",
     "profile list": "omnigraph profile list",

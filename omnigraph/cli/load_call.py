@@ -24,6 +24,7 @@ from omnigraph.errors import ConstraintViolated, NotFound
 from omnigraph.types import parse_table_key
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.model import Type
     from omnigraph.exec.load.request import LoadIndexes, LoadResult
     from omnigraph.graph import Graph
 
@@ -145,12 +146,18 @@ def _column_hints(graph: Graph, branch: str, refused: ConstraintViolated) -> Ite
 
     types = {owner.name: owner for owner in graph.schema.on(branch).catalog.types}
     for type_name, name in dict.fromkeys(unknown):
-        known = [prop.name for prop in types[type_name].properties] if type_name in types else []
+        known = _fillable(types[type_name]) if type_name in types else []
         near = nearest(name, known)
         if near is not None:
             yield f"hint: --column '{name}={near}' fills {type_name}.{near}"
         else:
             yield f"hint: --column '{name}=…' fills one of {type_name}'s {', '.join(known)}"
+
+
+def _fillable(owner: Type) -> list[str]:
+    """What a column may fill: the two ends of an edge, and properties."""
+    ends = ["from", "to"] if hasattr(owner, "source") else []
+    return [*ends, *(prop.name for prop in owner.properties)]
 
 
 def load_document(uri: str, done: LoadResult) -> dict[str, Any]:

@@ -67,6 +67,7 @@ _ALLOWED = {
     **dict.fromkeys(("optimize", "repair", "cleanup"), _DIRECT | {"--policy"}),
     **dict.fromkeys(("check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
+    "jobs": _UNASKED,
     "mcp": _ANY,
     "init": _OWN,
     "serve": frozenset({"--cluster"}),
@@ -99,6 +100,7 @@ def take(arguments: list[str]) -> list[str]:
         else:
             rest.append(word)
     _require_usable(targets, rest)
+    rest = _without_quiet(rest)
     actor = _acting(rest) if "--policy" in targets else None
     _current = GlobalFlags(
         server=targets.get("--server"),
@@ -193,10 +195,39 @@ def _draws_history(flag: str, equals: str, before: list[str], arguments: list[st
     return drawn and not any(word.partition("=")[0] == "--server" for word in arguments)
 
 
+# Commands that say nothing but their results, so that --quiet changes nothing.
+_QUIET = (
+    *((name,) for name in ("query", "read", "explain", "lint", "diff", "snapshot", "log", "check")),
+    *((name,) for name in ("commit", "changes", "blob", "draw", "graphs", "whoami", "recoveries")),
+    *(("branch", "list"), ("tag", "list"), ("review", "list"), ("review", "show")),
+    *(("schema", name) for name in ("show", "plan", "diff", "check")),
+    ("jobs",),
+)
+
+
+def _without_quiet(rest: list[str]) -> list[str]:
+    """The words of a command that has no use for --quiet, without it."""
+    if not any(tuple(rest[: len(words)]) == words for words in _QUIET):
+        return rest
+    options = list(takewhile(lambda word: word != "--", rest))
+    return [*(word for word in options if word != "--quiet"), *rest[len(options) :]]
+
+
 def _value(flag: str, value: str | None) -> str:
     if value is None:
         raise typer.BadParameter(f"{flag} needs a value")
     return value
+
+
+def _why(command: str, flag: str) -> str:
+    """Where to run what works on files."""
+    if flag != "--server" or command not in _ON_FILES:
+        return ""
+    jobs = ", or as a job: omnigraph jobs start" if command in ("optimize", "cleanup") else ""
+    return f": run it where the files of the graph are{jobs}"
+
+
+_ON_FILES = ("optimize", "cleanup", "repair", "check", "backup", "embed", "draw", "init")
 
 
 def _require_usable(targets: dict[str, str], rest: list[str]) -> None:
@@ -207,6 +238,8 @@ def _require_usable(targets: dict[str, str], rest: list[str]) -> None:
         command = rest[0]
     for flag in targets:
         if flag not in _ALLOWED.get(command, _NONE):
-            raise typer.BadParameter(f"'omnigraph {command}' does not take {flag}")
+            raise typer.BadParameter(
+                f"'omnigraph {command}' does not take {flag}{_why(command, flag)}"
+            )
     if "--server" in targets and "--cluster" in targets:
         raise typer.BadParameter("--server and --cluster are mutually exclusive: pass one")

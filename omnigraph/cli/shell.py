@@ -8,6 +8,7 @@ Invariant: one open graph for the whole session, and a failure leaves it as usab
 
 from __future__ import annotations
 
+import contextlib
 import json as json_codec
 import re
 import shlex
@@ -26,7 +27,7 @@ from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
 from omnigraph.cli.render import BINARY, Format, QueryRows
 from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import painted, plain_errors, show
-from omnigraph.errors import BadRequest, MergeConflicts, OmnigraphError
+from omnigraph.errors import BadRequest, MergeConflicts, OmnigraphError, TypeCheckError
 from omnigraph.plan.query_words import is_whole
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ _STARTS = ("query", "match", "insert", "upsert", "update", "delete")
 _PLAIN_COMMANDS = ("exit", "quit", "help")
 _VARIABLES = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d\S*)?")
 _BARE = re.compile(r"\s*(match|insert|upsert|update|delete)\b")
 
 
@@ -82,7 +84,7 @@ class Session:
         from omnigraph.plan.compile import compile_query
         from omnigraph.plan.ir import ReadPlan
 
-        text = whole_query(text, self.params)
+        text = self._framed(text)
         plan = compile_query(text, self.graph.schema.on(self.branch).catalog)
         given = {p.name: self.params[p.name] for p in plan.parameters if p.name in self.params}
         if isinstance(plan, ReadPlan):
@@ -97,6 +99,22 @@ class Session:
         show(f"changed {done.branch}: {counts}")
         for line in rounded_lines(done.rounded):
             show(line)
+
+    def _framed(self, text: str) -> str:
+        """A whole query. A text that reads as a date is a Date or a DateTime where the query takes
+        no String there."""
+        from omnigraph.plan.compile import compile_query
+
+        catalog = self.graph.schema.on(self.branch).catalog
+        plain = whole_query(text, self.params)
+        for dates in (None, "Date", "DateTime"):
+            framed = whole_query(text, self.params, dates)
+            if dates is not None and framed == plain:
+                break
+            with contextlib.suppress(TypeCheckError):
+                compile_query(framed, catalog)
+                return framed
+        return plain
 
     def _command(self, line: str) -> None:
         name, _, rest = line.partition(" ")
@@ -180,12 +198,7 @@ class Session:
         if name and not value.strip():
             self.params.pop(name, None)
         elif name:
-            try:
-                self.params[name] = json_codec.loads(value)
-            except ValueError:
-                raise BadRequest(
-                    f"'{value.strip()}' is not JSON", 'a text is written "so"'
-                ) from None
+            self.params[name] = _param_value(value.strip())
         for key, known in self.params.items():
             show(f"{key} = {json_codec.dumps(known, ensure_ascii=False)}")
 
@@ -194,19 +207,36 @@ class Session:
         from omnigraph.plan.explain import explain
 
         catalog = self.graph.schema.on(self.branch).catalog
-        show(explain(compile_query(whole_query(text, self.params), catalog)).rstrip("\n"))
+        show(explain(compile_query(self._framed(text), catalog)).rstrip("\n"))
 
 
-def whole_query(text: str, params: Mapping[str, Any] | None = None) -> str:
+def _param_value(text: str) -> Any:
+    """The JSON of a parameter; a date needs no quotes."""
+    try:
+        return json_codec.loads(text)
+    except ValueError:
+        if _MOMENT.fullmatch(text):
+            return text
+        raise BadRequest(f"'{text}' is not JSON", 'a text is written "so"') from None
+
+
+def whole_query(
+    text: str, params: Mapping[str, Any] | None = None, dates: str | None = None
+) -> str:
     """A query that was typed without its frame gets one, which declares the parameters that the
-    text uses by the types of their values."""
+    text uses by the types of their values; texts of dates by `dates`, if it is given."""
     if not _BARE.match(text):
         return text
     used = set(_VARIABLES.findall(_TEXTS.sub("", text)))
-    declared = [
-        f"${name}: {declared_type(value)}" for name, value in (params or {}).items() if name in used
+
+    def declared(value: Any) -> str:
+        is_date = isinstance(value, str) and _MOMENT.fullmatch(value)
+        return dates if dates and is_date else declared_type(value)
+
+    frame = [
+        f"${name}: {declared(value)}" for name, value in (params or {}).items() if name in used
     ]
-    return f"query shell({', '.join(declared)}) {{ {text} }}"
+    return f"query shell({', '.join(frame)}) {{ {text} }}"
 
 
 def declared_type(value: Any) -> str:

@@ -7,7 +7,6 @@ by its owner alone, and a server that uses it takes the change over by itself.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import tempfile
@@ -137,6 +136,8 @@ def _read(path: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def _changed(path: str) -> Iterator[dict[str, Any]]:
     """A tokens file to change: written at the end of the block, while no other command does."""
+    import fcntl  # which Windows has not
+
     if "\0" in path:
         raise BadRequest(f"the tokens file {path!r} cannot be one", "name it without a null byte")
     folder = os.path.dirname(os.path.abspath(path))

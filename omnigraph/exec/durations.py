@@ -14,14 +14,15 @@ GRACE = "10m"
 Duration = str | int | float | timedelta
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(r"(\d+)([smhdw]?)")
+_DURATION = r"(\d+)([smhdw]?)"
 
 
 def seconds(duration: Duration) -> int:
     """Parse a duration: seconds, or a number with s, m, h, d or w."""
     if isinstance(duration, timedelta):
         duration = duration.total_seconds()
-    match = _DURATION.fullmatch(str(duration).strip()) if isinstance(duration, str | int) else None
+    text = str(duration).strip() if isinstance(duration, str | int) else ""
+    match = re.fullmatch(_DURATION, text)
     if match is not None and not isinstance(duration, bool):
         return int(match[1]) * _UNITS[match[2]]
     if isinstance(duration, float) and duration >= 0:

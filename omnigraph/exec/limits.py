@@ -10,13 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from omnigraph import environment
+from omnigraph.deferred import deferred
 from omnigraph.errors import QUERY_TIME, LimitExceeded
-from omnigraph.exec.profile import line_of
 from omnigraph.light_dataclass import dataclass
-from omnigraph.plan import ir
+
+if TYPE_CHECKING:
+    from omnigraph.exec.profile import line_of
+    from omnigraph.plan import ir
+else:
+    line_of = deferred("omnigraph.exec.profile", "line_of")
 
 _ROWS_MAX = 1 << 18
 _BYTES_A_ROW = 1024

@@ -14,14 +14,23 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from itertools import islice
+from typing import TYPE_CHECKING
 
+from omnigraph.deferred import deferred
 from omnigraph.errors import AmbiguousPoint, BadRequest, NotFound, UnknownPoint
-from omnigraph.language.moments import format_datetime, parse_datetime
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Snapshot
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from difflib import get_close_matches
+
+    from omnigraph.language.moments import format_datetime, parse_datetime
+else:
+    get_close_matches = deferred("difflib", "get_close_matches")
+    format_datetime = deferred("omnigraph.language.moments", "format_datetime")
+    parse_datetime = deferred("omnigraph.language.moments", "parse_datetime")
 
 PREFIX_CHARS_MIN = 8
 POINT = "branch or commit"
@@ -166,6 +175,9 @@ class Points:
 
     def _near(self, text: str) -> Iterator[str]:
         """Names that resemble a text, then ids that begin like it."""
+        if text == "HEAD":  # of Git
+            yield MAIN
+            return
         names = [*self._store.branches.list(), *self._store.tags.list()]
         lowered = {name.lower(): name for name in names}
         similar = get_close_matches(text.lower(), lowered, n=_NEAR_MAX)

@@ -46,7 +46,7 @@ def _together(ended: list[Ended]) -> Ended | None:
 class Profile:
     """Figures of one run. Inner operators may run several times; their figures add up."""
 
-    __slots__ = ("_elsewhere", "_ended", "_waiting", "_rest", "_tail", "rows_held_max", "started")
+    __slots__ = ("_elsewhere", "_ended", "_rest", "_tail", "_waiting", "rows_held_max", "started")
 
     def __init__(self, elsewhere: Figures | None = None, elsewhere_for: str = "not run") -> None:
         self.started = perf_counter()

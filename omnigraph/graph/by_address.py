@@ -17,7 +17,6 @@ from omnigraph.graph.door import Graph
 from omnigraph.graph.policy_guard import policy_of
 from omnigraph.graph.schema import stored_catalog
 from omnigraph.graph.source_text import schema_text
-from omnigraph.policy.decisions import Policy
 from omnigraph.storage.names import require_actor
 from omnigraph.storage.opening import create, open_store
 from omnigraph.storage.store import Settings
@@ -27,11 +26,13 @@ if TYPE_CHECKING:
     from omnigraph.catalog.accept import accept
     from omnigraph.exec.upkeep.backup import BackupReport
     from omnigraph.exec.upkeep.check import CheckReport, check
+    from omnigraph.policy.decisions import Policy
 else:
     accept = deferred("omnigraph.catalog.accept", "accept")
     BackupReport = deferred("omnigraph.exec.upkeep.backup", "BackupReport")
     CheckReport = deferred("omnigraph.exec.upkeep.check", "CheckReport")
     check = deferred("omnigraph.exec.upkeep.check", "check")
+    Policy = deferred("omnigraph.policy.decisions", "Policy")
 
 
 @checked
@@ -57,6 +58,7 @@ def init(
         uri,
         schema_tables(first.catalog),
         files=first.files(),
+        remote_files=first.joined(),
         schema=first.id,
         storage_options=storage_options,
         settings=Settings(fold=fold, external_blobs=tuple(external_blobs), durability=durability),

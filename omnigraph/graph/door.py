@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
@@ -18,8 +18,6 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.read.reading import Reading
-from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.embed_verb import EmbedVerb
@@ -27,6 +25,7 @@ from omnigraph.graph.entity_verbs import EntityVerbs
 from omnigraph.graph.export_verbs import ExportVerbs
 from omnigraph.graph.handles import BranchHandle, Transaction
 from omnigraph.graph.index_verb import IndexVerb
+from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.later_rooms import (
     Changes,
     CheckReport,
@@ -35,8 +34,13 @@ from omnigraph.graph.later_rooms import (
     LoadResult,
     MutationResult,
     Order,
+    Policy,
+    QueryResult,
+    ReadPlan,
+    bind_parameters,
     changes_between,
     check,
+    compile_query,
     filters,
     load,
     query_on_spark,
@@ -65,16 +69,15 @@ from omnigraph.graph.views import (
     TagsView,
     described,
 )
-from omnigraph.plan.compile import compile_query
-from omnigraph.plan.ir import Constant, ReadPlan
-from omnigraph.plan.params import bind_parameters
-from omnigraph.policy.decisions import Policy
 from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.store import Store
 from omnigraph.types import DuplicateRule, EngineName, LoadMode, Timing
+
+if TYPE_CHECKING:
+    from omnigraph.plan.ir import Constant
 
 _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
@@ -103,7 +106,7 @@ class Graph(
         store: Store,
         *,
         coalesce_ms: int | None = None,
-        policy: Policy | None = None,
+        policy: "Policy | None" = None,
         actor: str | None = None,
     ) -> None:
         if coalesce_ms is not None:
@@ -112,7 +115,7 @@ class Graph(
         self._store = store
         self._coalesces = coalesce_ms is not None
         self._coalesce_ms = coalesce_ms or 0
-        self._reading = Reading(store)
+        self._late_reading = LateReading(store)
         self._schemas = Schemas(store)
         self._points = Points(store)
         self._rules = MergeRules()
@@ -125,9 +128,9 @@ class Graph(
         """Do everything from now on as the actor of a guard."""
         store, schemas = self._store, self._schemas
         self._guard = guard
-        self.schema = SchemaView(store, schemas, guard, self._reading.holdings.cache.clear)
+        self.schema = SchemaView(store, schemas, guard, self._late_reading.forget)
         self.branches = BranchesView(
-            store, schemas, guard, self._reading, self._rules, self._reviews
+            store, schemas, guard, self._late_reading, self._rules, self._reviews
         )
         self.reviews = ReviewsView(store, guard, self._reviews, self.branches)
         self.tags = TagsView(store, guard)
@@ -471,7 +474,7 @@ class Graph(
         >>> og.open("people.omni").close()
         """
         self._store.close()
-        self._reading.close()
+        self._late_reading.close()
 
     def __enter__(self) -> Self:
         return self
@@ -485,7 +488,7 @@ class Graph(
         self.close()
 
 
-def graph_for(graph: Graph, actor: str | None, policy: Policy | None = None) -> Graph:
+def graph_for(graph: Graph, actor: str | None, policy: "Policy | None" = None) -> Graph:
     """An open graph for one actor, under a policy if one is given; without either, for anything.
     To close it closes it for all."""
     return graph._acting(graph._guard.another(policy, actor))

@@ -13,9 +13,8 @@ from omnigraph.catalog.model import Catalog, NodeType
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, PreconditionFailed
 from omnigraph.exec.progress import Meter, Progress
-from omnigraph.exec.read.reading import Reading
-from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.late_reading import ReadSide
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import MAIN
@@ -23,6 +22,7 @@ from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
 
 if TYPE_CHECKING:
+    from omnigraph.exec.read.result import QueryResult
     from omnigraph.exec.search.embed import Provider, make_provider
     from omnigraph.exec.search.vector_fill import (
         TextVectors,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from omnigraph.graph.handles import Transaction
 else:
+    QueryResult = deferred("omnigraph.exec.read.result", "QueryResult")
     Provider = deferred("omnigraph.exec.search.embed", "Provider")
     make_provider = deferred("omnigraph.exec.search.embed", "make_provider")
     TextVectors = deferred("omnigraph.exec.search.vector_fill", "TextVectors")
@@ -64,10 +65,9 @@ class EmbedResult:
     commit_id: str | None = None
 
 
-class EmbedVerb:
+class EmbedVerb(ReadSide):
     """The verbs of a graph that make vectors."""
 
-    _reading: Reading
     _schemas: Schemas
     _guard: PolicyGuard
     query: Callable[..., QueryResult]

@@ -20,12 +20,25 @@ from omnigraph.storage.store import Store
 from omnigraph.types import DatesForm, ExportFormat, LocalEngineName
 
 if TYPE_CHECKING:
-    from omnigraph.exec.changes.export import Exporting, ExportResult, choose_owners
+    import pyarrow as pa
+
+    from omnigraph.catalog.model import Type
+    from omnigraph.exec.changes.csv_export import csv_chunks
+    from omnigraph.exec.changes.export import (
+        Exporting,
+        ExportResult,
+        choose_owners,
+        require_one,
+        stored_batches,
+    )
     from omnigraph.pipeline.export import ExportOrder, export
 else:
     Exporting = deferred("omnigraph.exec.changes.export", "Exporting")
     ExportResult = deferred("omnigraph.exec.changes.export", "ExportResult")
     choose_owners = deferred("omnigraph.exec.changes.export", "choose_owners")
+    csv_chunks = deferred("omnigraph.exec.changes.csv_export", "csv_chunks")
+    require_one = deferred("omnigraph.exec.changes.export", "require_one")
+    stored_batches = deferred("omnigraph.exec.changes.export", "stored_batches")
     ExportOrder = deferred("omnigraph.pipeline.export", "ExportOrder")
     export = deferred("omnigraph.pipeline.export", "export")
 
@@ -81,7 +94,8 @@ class ExportVerbs:
         """
         pinned = self._pinned_export(branch, snapshot)
         chosen = choose_owners(self._schemas.of(pinned).catalog, types)
-        return Exporting(self._store, pinned, chosen, Meter()).chunks()
+        rows = stored_batches(self._store, pinned)
+        return Exporting(rows, pinned.commit_id, chosen, Meter()).chunks()
 
     def _pinned_export(self, branch: str, snapshot: str | None) -> Snapshot:
         """What an export sees, once it is allowed."""
@@ -91,3 +105,20 @@ class ExportVerbs:
 def pinned_export(graph: ExportVerbs, branch: str, snapshot: str | None) -> Snapshot:
     """What an export of a graph sees, once it is allowed."""
     return graph._pinned_export(branch, snapshot)
+
+
+def exported_rows(
+    graph: ExportVerbs, types: Iterable[str] | None, pinned: Snapshot
+) -> "tuple[Type, Iterator[pa.RecordBatch]]":
+    """The one type that is exported, and its rows as a file of columns has them."""
+    owners = choose_owners(graph._schemas.of(pinned).catalog, types)
+    require_one(owners)
+    return owners[0], stored_batches(graph._store, pinned)(owners[0])
+
+
+def exported_csv(
+    graph: ExportVerbs, types: Iterable[str] | None, pinned: Snapshot
+) -> Iterator[bytes]:
+    """The rows of the one type that is exported, as CSV, a chunk of lines at a time."""
+    owner, batches = exported_rows(graph, types, pinned)
+    return (chunk for chunk, _rows in csv_chunks(batches, owner))

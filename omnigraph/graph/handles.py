@@ -14,7 +14,6 @@ from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.errors import OmnigraphError, PreconditionFailed
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.merge.run import MergeOutcome
     from omnigraph.exec.merge.undo import UndoOutcome
     from omnigraph.exec.mutate.run import MutationResult
+    from omnigraph.exec.read.result import QueryResult
 else:
     ULID = deferred("ulid", "ULID")
     ExportResult = deferred("omnigraph.exec.changes.export", "ExportResult")
@@ -38,6 +38,7 @@ else:
     MergeOutcome = deferred("omnigraph.exec.merge.run", "MergeOutcome")
     UndoOutcome = deferred("omnigraph.exec.merge.undo", "UndoOutcome")
     MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
+    QueryResult = deferred("omnigraph.exec.read.result", "QueryResult")
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph
@@ -67,7 +68,12 @@ class BranchHandle:
         metadata: Mapping[str, str] | None = None,
         coalesce: bool | None = None,
     ) -> MutationResult:
-        """Run a mutation on this branch as one commit; `coalesce` as in `Graph.mutate`."""
+        """Run a mutation on this branch as one commit; `coalesce` as in `Graph.mutate`.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.mutate('query add() { insert Person { name: "Eve" } }').affected_nodes
+        1
+        """
         return self._graph.mutate(
             query,
             params,
@@ -89,7 +95,12 @@ class BranchHandle:
         name: str | None = None,
         engine: EngineName = "auto",
     ) -> QueryResult:
-        """The rows of a read, from the head of this branch."""
+        """The rows of a read, from the head of this branch.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.query("query n() { match { $p: Person } return { count(*) as n } }").scalar()
+        2
+        """
         return self._graph.query(query, params, name, branch=self.name, engine=engine)
 
     @checked
@@ -106,7 +117,13 @@ class BranchHandle:
         progress: Callable[[Progress], None] | None = None,
         dry_run: bool = False,
     ) -> MergeOutcome:
-        """Merge this branch into another as one commit."""
+        """Merge this branch into another as one commit.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> done = review.load([{"name": "Fay"}], "merge", type="Person")
+        >>> review.merge_into("main").kind
+        'fast_forward'
+        """
         return self._graph.branches.merge(
             self.name,
             target,
@@ -122,19 +139,34 @@ class BranchHandle:
 
     @checked
     def revert(self, commit: str, to: str | None = None, **options: Any) -> UndoOutcome:
-        """Undo a commit, or a range, on this branch; `options` are those of `Graph.revert`."""
+        """Undo a commit, or a range, on this branch; `options` are those of `Graph.revert`.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.revert("main").kind
+        'reverted'
+        """
         return self._graph.revert(commit, to, onto=self.name, **options)
 
     @checked
     def restore(
         self, point: str, types: Collection[str] | None = None, **options: Any
     ) -> UndoOutcome:
-        """Make this branch's content that of a point; `options` are those of `Graph.restore`."""
+        """Make this branch's content that of a point; `options` are those of `Graph.restore`.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.restore("main~1", dry_run=True).kind
+        'restored'
+        """
         return self._graph.restore(point, types, branch=self.name, **options)
 
     @checked
     def load(self, source: Any, mode: LoadMode, **options: Any) -> LoadResult:
-        """Load bulk data into this branch as one commit; `options` are those of `Graph.load`."""
+        """Load bulk data into this branch as one commit; `options` are those of `Graph.load`.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.load([{"name": "Fay"}], "merge", type="Person").inserted
+        1
+        """
         return self._graph.load(source, mode, branch=self.name, **options)
 
     @checked
@@ -144,20 +176,41 @@ class BranchHandle:
         format: ExportFormat = "jsonl",
         types: Iterable[str] | None = None,
     ) -> ExportResult:
-        """Write the head of this branch as files."""
+        """Write the head of this branch as files.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.export("people.csv", "csv", types=["Person"]).nodes
+        {'Person': 2}
+        """
         return self._graph.export(target, format, types=types, branch=self.name)
 
     @property
     def schema(self) -> Accepted:
-        """The schema of this branch."""
+        """The schema of this branch.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.schema.text == graph.schema.text
+        True
+        """
         return self._graph.schema.on(self.name)
 
     def snapshot(self) -> Snapshot:
-        """Every table with its version and row count."""
+        """Every table with its version and row count.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.snapshot().tables["node:Person"].row_count
+        2
+        """
         return self._graph.snapshot(self.name)
 
     def delete(self) -> None:
-        """Remove the branch."""
+        """Remove the branch.
+
+        >>> review = graph.branch(graph.branches.create("review"))
+        >>> review.delete()
+        >>> graph.branches.list()
+        ('main',)
+        """
         self._graph.branches.delete(self.name)
 
 
@@ -220,12 +273,24 @@ class Transaction:
             raise
 
     def done_before(self) -> Commit | None:
-        """The commit that a transaction `once` of this name made, if there is one."""
+        """The commit that a transaction `once` of this name made, if there is one.
+
+        >>> with graph.transaction() as tx:
+        ...     tx.done_before() is None
+        True
+        """
         return None if self._once is None else self._graph.commits.once(self._once, self._branch)
 
     @checked
     def annotate(self, metadata: Mapping[str, str]) -> None:
-        """Add texts to the metadata of the commit."""
+        """Add texts to the metadata of the commit.
+
+        >>> with graph.transaction() as tx:
+        ...     done = tx.load([{"name": "Fay"}], "merge", type="Person")
+        ...     tx.annotate({"source": "phone"})
+        >>> tx.outcome.commit.metadata["source"]
+        'phone'
+        """
         texts = {**self._note.metadata, **metadata}
         self._note = noted(self._note.actor, self._note.message, texts)
 
@@ -241,7 +306,13 @@ class Transaction:
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
     ) -> MutationResult:
-        """Run a mutation inside the transaction."""
+        """Run a mutation inside the transaction.
+
+        >>> with graph.transaction() as tx:
+        ...     done = tx.mutate('query add() { insert Person { name: "Eve" } }')
+        >>> done.affected_nodes
+        1
+        """
         return self._graph.mutate(query, params, name, branch=self._name, actor=self._note.actor)
 
     @checked
@@ -252,13 +323,24 @@ class Transaction:
         name: str | None = None,
         engine: EngineName = "auto",
     ) -> QueryResult:
-        """The rows of a read, which sees what the transaction wrote."""
+        """The rows of a read, which sees what the transaction wrote.
+
+        >>> with graph.transaction() as tx:
+        ...     tx.query("query n() { match { $p: Person } return { count(*) as n } }").scalar()
+        2
+        """
         self._ask_to_read()
         return self._graph.query(query, params, name, branch=self._name, engine=engine)
 
     @checked
     def load(self, source: Any, mode: LoadMode, **options: Any) -> LoadResult:
         """Load bulk data inside the transaction; `options` are those of `Graph.load`. Indexes wait
-        for upkeep: the branch of the transaction is gone at its end."""
+        for upkeep: the branch of the transaction is gone at its end.
+
+        >>> with graph.transaction() as tx:
+        ...     done = tx.load([{"name": "Fay"}], "merge", type="Person")
+        >>> tx.outcome.commit.changed
+        '+1 Person'
+        """
         options = {"indexes": "later", **options}
         return self._graph.load(source, mode, branch=self._name, actor=self._note.actor, **options)

@@ -1,4 +1,4 @@
-"""Deferred names of the door: rooms that a process enters by its first write, diff or upkeep.
+"""Deferred names of the door: rooms that a process enters by its first read, write or upkeep.
 
 Invariant: importing this module imports none of them.
 """
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         request,
         run_mutation,
     )
+    from omnigraph.exec.read.result import QueryResult
+    from omnigraph.exec.topology.build import topology_after
     from omnigraph.exec.upkeep.build_indexes import IndexReport, ensure_indices
     from omnigraph.exec.upkeep.check import CheckReport, check
     from omnigraph.exec.upkeep.cleanup import CleanupReport
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.frames import Frames
     from omnigraph.pipeline.load import Order, load
     from omnigraph.pipeline.spark_query import query_on_spark
+    from omnigraph.plan.compile import compile_query
+    from omnigraph.plan.ir import ReadPlan
+    from omnigraph.plan.params import bind_parameters
+    from omnigraph.policy.decisions import Policy
     from omnigraph.storage.upkeep.repair import RepairReport
 else:
     Changes = deferred("omnigraph.exec.changes.diff", "Changes")
@@ -44,6 +50,8 @@ else:
     reads_by_match = deferred("omnigraph.exec.mutate.run", "reads_by_match")
     request = deferred("omnigraph.exec.mutate.run", "request")
     run_mutation = deferred("omnigraph.exec.mutate.run", "run_mutation")
+    QueryResult = deferred("omnigraph.exec.read.result", "QueryResult")
+    topology_after = deferred("omnigraph.exec.topology.build", "topology_after")
     IndexReport = deferred("omnigraph.exec.upkeep.build_indexes", "IndexReport")
     ensure_indices = deferred("omnigraph.exec.upkeep.build_indexes", "ensure_indices")
     CheckReport = deferred("omnigraph.exec.upkeep.check", "CheckReport")
@@ -55,6 +63,10 @@ else:
     Order = deferred("omnigraph.pipeline.load", "Order")
     load = deferred("omnigraph.pipeline.load", "load")
     query_on_spark = deferred("omnigraph.pipeline.spark_query", "query_on_spark")
+    compile_query = deferred("omnigraph.plan.compile", "compile_query")
+    ReadPlan = deferred("omnigraph.plan.ir", "ReadPlan")
+    bind_parameters = deferred("omnigraph.plan.params", "bind_parameters")
+    Policy = deferred("omnigraph.policy.decisions", "Policy")
     RepairReport = deferred("omnigraph.storage.upkeep.repair", "RepairReport")
 
 __all__ = [
@@ -68,9 +80,14 @@ __all__ = [
     "MutationResult",
     "OptimizeReport",
     "Order",
+    "Policy",
+    "QueryResult",
+    "ReadPlan",
     "RepairReport",
+    "bind_parameters",
     "changes_between",
     "check",
+    "compile_query",
     "ensure_indices",
     "filters",
     "load",
@@ -81,5 +98,6 @@ __all__ = [
     "require_window",
     "run_mutation",
     "shares_commit",
+    "topology_after",
     "upkeep",
 ]

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
-from omnigraph.policy.decisions import Policy
-from omnigraph.policy.merge_demands import TargetCheck, check_names
 
 if TYPE_CHECKING:
     from omnigraph.exec.merge.checked_merge import MergeCheck
+    from omnigraph.policy.decisions import Policy
+    from omnigraph.policy.merge_demands import TargetCheck, check_names
 else:
+    Policy = deferred("omnigraph.policy.decisions", "Policy")
+    TargetCheck = deferred("omnigraph.policy.merge_demands", "TargetCheck")
+    check_names = deferred("omnigraph.policy.merge_demands", "check_names")
     MergeCheck = deferred("omnigraph.exec.merge.checked_merge", "MergeCheck")
 
 

@@ -14,8 +14,8 @@ from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.errors import Forbidden, PreconditionFailed
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.merge_rules import MergeRules
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_gate import ReviewGate
@@ -48,7 +48,7 @@ class MergeVerb:
     _store: Store
     _schemas: Schemas
     _guard: PolicyGuard
-    _reading: Reading
+    _late_reading: LateReading
     _rules: MergeRules
     _reviews: ReviewRecords
 
@@ -77,7 +77,13 @@ class MergeVerb:
         the merge was decided on; one that moved is `PreconditionFailed`. `once` names this merge:
         if a commit of the target has that name, its outcome is returned and nothing is merged.
         `checks` are texts or files of reads that must give no rows on the merged graph, else it is
-        `ChecksFailed`, and nothing is published; those that are declared are run too."""
+        `ChecksFailed`, and nothing is published; those that are declared are run too.
+
+        >>> branch = graph.branch(graph.branches.create("review"))
+        >>> done = branch.load([{"name": "Fay"}], "merge", type="Person")
+        >>> graph.branches.merge("review", delete_source=True).kind
+        'fast_forward'
+        """
         actor = self._guard.merges(source, into, actor)
         if once is not None:
             require_text("the name of a merge `once`", once)
@@ -127,7 +133,7 @@ class MergeVerb:
         if not checks and not declared:
             return run_merge(self._store, self._schemas, asked)
         given = [check for text in checks for check in checks_of(query_text(text))]
-        merges = CheckedMerges(self._store, self._schemas, self._reading)
+        merges = CheckedMerges(self._store, self._schemas, self._late_reading())
         return merges.run(asked, tuple(dict.fromkeys((*declared, *given))))
 
     def _deleting_denied(self, source: str) -> Forbidden | None:

@@ -6,14 +6,20 @@ and no actor, nothing is allowed. A handle of an actor writes as that actor and 
 """
 
 import os
+from typing import TYPE_CHECKING
 
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, Forbidden, NotFound
 from omnigraph.exec.points import POINT, Points
 from omnigraph.policy.actions import Action, PolicyKind
-from omnigraph.policy.decisions import Policy
 from omnigraph.storage.names import MAIN, require_actor
 from omnigraph.storage.records import TRANSACTIONS, Snapshot
 from omnigraph.storage.store import Store
+
+if TYPE_CHECKING:
+    from omnigraph.policy.decisions import Policy
+else:
+    Policy = deferred("omnigraph.policy.decisions", "Policy")
 
 
 def ask(

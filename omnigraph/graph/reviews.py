@@ -77,7 +77,13 @@ class ReviewsView:
         text: str = "",
         actor: str | None = None,
     ) -> Review:
-        """Ask for a review of what a merge of one branch into another would bring."""
+        """Ask for a review of what a merge of one branch into another would bring.
+
+        >>> name = graph.branches.create("review/x")
+        >>> review = graph.reviews.open(name, title="Ages")
+        >>> review.state, review.source
+        ('open', 'review/x')
+        """
         source, target = source.strip(), target.strip()
         author = self._guard.require(Action.REVIEW, source, target, actor)
         require_bounded("the title of a review", title, TITLE_MAX)
@@ -106,7 +112,11 @@ class ReviewsView:
     ) -> tuple[Review, ...]:
         """Every review, newest first; those of a state (open, merged, closed), or of branches. With
         `limit` the first of them, and with `before` those older than that review: no more records
-        are read than it takes."""
+        are read than it takes.
+
+        >>> graph.reviews.list(state="open")
+        ()
+        """
         self._guard.reads_graph()
         if limit is not None and limit < 1:
             raise BadRequest(f"cannot list {limit} reviews", "ask for one or more")
@@ -125,7 +135,13 @@ class ReviewsView:
 
     @checked
     def get(self, review_id: str) -> Review:
-        """One review, or `NotFound`."""
+        """One review, or `NotFound`.
+
+        >>> name = graph.branches.create("review/x")
+        >>> review = graph.reviews.open(name, title="Ages")
+        >>> graph.reviews.get(review.id).title
+        'Ages'
+        """
         self._guard.require_ever(Action.READ)
         review = self._records.get(review_id)
         self._guard.reads(review.target)
@@ -140,7 +156,13 @@ class ReviewsView:
         entity: Sequence[str] | None = None,
         actor: str | None = None,
     ) -> Review:
-        """Comment on a review as a whole, or on an entity: its kind, type and id."""
+        """Comment on a review as a whole, or on an entity: its kind, type and id.
+
+        >>> name = graph.branches.create("review/x")
+        >>> review = graph.reviews.open(name, title="Ages")
+        >>> graph.reviews.comment(review.id, "Is that so?").comments[0].text
+        'Is that so?'
+        """
         author = self._may_review(review_id, actor)
         require_bounded("a comment", text, TEXT_MAX)
         if not text.strip():
@@ -160,7 +182,13 @@ class ReviewsView:
         self, review_id: str, *, if_source: str | None = None, actor: str | None = None
     ) -> Review:
         """Approve the source as it is now; with `if_source` only at that commit. The approval
-        lapses when the source moves."""
+        lapses when the source moves.
+
+        >>> name = graph.branches.create("review/x")
+        >>> review = graph.reviews.open(name, title="Ages")
+        >>> graph.reviews.approve(review.id, actor="act-bob").approvals[0].actor
+        'act-bob'
+        """
         approver = self._may_review(review_id, actor)
         if approver is None:
             raise BadRequest("an approval is somebody's", "pass actor=, or --as")
@@ -185,7 +213,13 @@ class ReviewsView:
 
     @checked
     def close(self, review_id: str, *, actor: str | None = None) -> Review:
-        """End a review without a merge. To close it again changes nothing."""
+        """End a review without a merge. To close it again changes nothing.
+
+        >>> name = graph.branches.create("review/x")
+        >>> review = graph.reviews.open(name, title="Ages")
+        >>> graph.reviews.close(review.id).state
+        'closed'
+        """
         closer = self._may_review(review_id, actor)
         if self._gate.shown(self._records.get(review_id)).state == MERGED:
             raise ReviewEnded(review_id, MERGED)
@@ -215,7 +249,14 @@ class ReviewsView:
         checks: Sequence[str | os.PathLike[str]] = (),
     ) -> MergeOutcome:
         """Merge a review as one commit, whose message is its title by default. Of a review that is
-        merged the outcome is returned again; options are those of `branches.merge`."""
+        merged the outcome is returned again; options are those of `branches.merge`.
+
+        >>> branch = graph.branch(graph.branches.create("review/x"))
+        >>> done = branch.load([{"name": "Fay"}], "merge", type="Person")
+        >>> review = graph.reviews.open("review/x", title="Fay joins")
+        >>> graph.reviews.merge(review.id).commit.message
+        'Fay joins'
+        """
         self._guard.require_ever(Action.BRANCH_MERGE, actor=actor)
         review = self._records.get(review_id)
         actor = self._guard.merges(review.source, review.target, actor)

@@ -46,23 +46,41 @@ class SchemaView:
 
     @property
     def text(self) -> str:
+        """The schema of main, as it was written.
+
+        >>> "node Person" in graph.schema.text
+        True
+        """
         self._guard.reads_graph()
         return self._schemas.current().text
 
     @property
     def catalog(self) -> Catalog:
+        """The types of main's schema, with their properties and rules.
+
+        >>> sorted(graph.schema.catalog.nodes)
+        ['Person']
+        """
         self._guard.reads_graph()
         return self._schemas.current().catalog
 
     @checked
     def on(self, branch: str) -> Accepted:
-        """The schema of a branch."""
+        """The schema of a branch.
+
+        >>> graph.schema.on("main").text == graph.schema.text
+        True
+        """
         self._guard.reads_graph()
         return self._schemas.current(branch)
 
     @checked
     def at(self, commit: str) -> Accepted:
-        """The schema that held at a commit."""
+        """The schema that held at a commit.
+
+        >>> graph.schema.at("main~1").id == graph.schema.on("main").id
+        True
+        """
         self._guard.reads_graph()
         return self._schemas.of(Points(self._store).snapshot(commit, kind="commit"))
 
@@ -78,6 +96,10 @@ class SchemaView:
         """The steps from the schema of a branch to another one: the path of a `.pg` file, or text.
 
         `backfill` gives added properties values, by `Type.property`: SQL over the row.
+
+        >>> plan = graph.schema.plan(graph.schema.text.replace("age:", "city: String?, age:"))
+        >>> plan.supported, len(plan.steps)
+        (True, 1)
         """
         self._guard.reads_graph()
         text = schema_text(desired)
@@ -107,6 +129,10 @@ class SchemaView:
         Other branches keep theirs until they are merged. Refused with `MigrationUnsupported` when a
         step cannot be made, with `ConstraintViolated` when the data breaks a rule that it adds, and
         with `SchemaHeld` when it does more than add or widen while there are other branches.
+
+        >>> wider = graph.schema.text.replace("age:", "city: String?, age:")
+        >>> graph.schema.apply(wider, message="People have cities").applied
+        True
         """
         note = noted(self._guard.applies_schema(branch, actor), message, metadata)
         text = schema_text(desired)

@@ -9,15 +9,15 @@ from typing import Any
 from omnigraph.arguments import checked
 from omnigraph.exec.durations import GRACE, Duration
 from omnigraph.exec.progress import UpkeepProgress
-from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas, under_schema
-from omnigraph.exec.topology.build import topology_after
+from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.later_rooms import (
     CleanupReport,
     IndexReport,
     OptimizeReport,
     RepairReport,
     ensure_indices,
+    topology_after,
     upkeep,
 )
 from omnigraph.graph.policy_guard import PolicyGuard
@@ -34,7 +34,7 @@ class UpkeepVerbs:
     _store: Store
     _schemas: Schemas
     _guard: PolicyGuard
-    _reading: Reading
+    _late_reading: LateReading
 
     def stats(self) -> StatsView:
         """Protocol events and storage calls since the graph was opened.
@@ -51,7 +51,7 @@ class UpkeepVerbs:
         >>> graph.cache_bytes >= 0
         True
         """
-        return self._reading.holdings.cache.bytes_kept
+        return self._late_reading.bytes_kept
 
     @checked
     def ensure_indices(

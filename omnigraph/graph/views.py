@@ -15,8 +15,8 @@ from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS
 from omnigraph.exec.durations import Duration, seconds
 from omnigraph.exec.points import Points
-from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
+from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.merge_rules import MergeRules
 from omnigraph.graph.merge_verb import MergeVerb
 from omnigraph.graph.policy_guard import PolicyGuard
@@ -64,14 +64,14 @@ class BranchesView(MergeVerb):
         store: Store,
         schemas: Schemas,
         guard: PolicyGuard,
-        reading: Reading,
+        reading: LateReading,
         rules: MergeRules,
         reviews: ReviewRecords,
     ) -> None:
         self._store = store
         self._schemas = schemas
         self._guard = guard
-        self._reading = reading
+        self._late_reading = reading
         self._rules = rules
         self._reviews = reviews
 
@@ -80,12 +80,20 @@ class BranchesView(MergeVerb):
 
     @checked
     def create(self, name: str, from_: str = MAIN) -> str:
-        """A new branch at the head of another, or at any point in time; its name, trimmed."""
+        """A new branch at the head of another, or at any point in time; its name, trimmed.
+
+        >>> graph.branches.create("review/age", from_="main~1")
+        'review/age'
+        """
         self._guard.creates(name, from_)
         return Points(self._store).branch_from(name, from_)
 
     def list(self) -> tuple[str, ...]:
-        """Every branch, sorted by name."""
+        """Every branch, sorted by name.
+
+        >>> graph.branches.list()
+        ('main',)
+        """
         self._guard.reads_graph()
         return self._store.branches.list()
 
@@ -95,7 +103,11 @@ class BranchesView(MergeVerb):
 
     @checked
     def delete(self, name: str) -> None:
-        """Remove a branch no other depends on."""
+        """Remove a branch no other depends on.
+
+        >>> name = graph.branches.create("idea")
+        >>> graph.branches.delete(name)
+        """
         self._guard.deletes(name)
         self._store.branches.delete(name)
 
@@ -112,26 +124,43 @@ class TagsView:
 
     @checked
     def create(self, name: str, point: str = MAIN) -> Tag:
-        """Name a commit, that of any point in time; cleanup keeps it while the tag is there."""
+        """Name a commit, that of any point in time; cleanup keeps it while the tag is there.
+
+        >>> graph.tags.create("v1").commit_id == graph.commits.get("main").id
+        True
+        """
         self._guard.creates(name, point)
         commit = Points(self._store).resolve(point)
         with self._store.history.lost.reading(commit):
             return self._store.tags.create(name, commit)
 
     def list(self) -> tuple[Tag, ...]:
-        """Every tag, sorted by name."""
+        """Every tag, sorted by name.
+
+        >>> made = graph.tags.create("v1", "main~1")
+        >>> [tag.name for tag in graph.tags.list()]
+        ['v1']
+        """
         self._guard.reads_graph()
         return tuple(self._store.tags.list().values())
 
     @checked
     def get(self, name: str) -> Tag:
-        """One tag, or `UnknownPoint`."""
+        """One tag, or `UnknownPoint`.
+
+        >>> graph.tags.create("v1") == graph.tags.get("v1")
+        True
+        """
         self._guard.reads_graph()
         return self._store.tags.get(name)
 
     @checked
     def delete(self, name: str) -> None:
-        """Remove a tag."""
+        """Remove a tag.
+
+        >>> made = graph.tags.create("v1")
+        >>> graph.tags.delete("v1")
+        """
         self._guard.deletes(name)
         self._store.tags.delete(name)
 
@@ -171,7 +200,12 @@ class CommitsView:
         all_branches: bool = False,
     ) -> tuple[Commit, ...]:
         """The commits that lead to a branch, inherited ones included, or to another point in time;
-        or those of every branch. Newest first."""
+        or those of every branch. Newest first.
+
+        >>> newest, first = graph.commits.list()
+        >>> newest.changed
+        '+2 Person +1 Knows'
+        """
         if limit is not None and limit < 0:
             raise BadRequest(f"limit is {limit}", "give a whole number from 0 on")
         if not all_branches:
@@ -184,18 +218,31 @@ class CommitsView:
 
     @checked
     def get(self, commit_id: str) -> Commit:
-        """One commit of any branch, by its id or as any point in time."""
+        """One commit of any branch, by its id or as any point in time.
+
+        >>> graph.commits.get("main~1").id == graph.commits.list()[-1].id
+        True
+        """
         self._guard.reads_graph()
         return self._points.resolve(commit_id, kind="commit")
 
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The branches whose heads are at a commit and the tags that name it, by its id."""
+        """The branches whose heads are at a commit and the tags that name it, by its id.
+
+        >>> graph.commits.names()[graph.commits.get("main").id]
+        ('main',)
+        """
         self._guard.reads_graph()
         return self._points.names()
 
     @checked
     def once(self, name: str, branch: str = MAIN) -> Commit | None:
-        """The commit of a branch that a write `once` of this name made, if there is one."""
+        """The commit of a branch that a write `once` of this name made, if there is one.
+
+        >>> done = graph.load([{"name": "Fay"}], "merge", type="Person", once="monday")
+        >>> graph.commits.once("monday").id == done.commit.id
+        True
+        """
         self._guard.reads(branch)
         require_text("the name of a write `once`", name)
         return self._store.marked(branch, name)
@@ -209,7 +256,11 @@ class CommitsView:
         types: Collection[str] = (),
         ops: Collection[str] = (),
     ) -> Changes:
-        """Changes of a commit against its first parent."""
+        """Changes of a commit against its first parent.
+
+        >>> [change.id for change in graph.commits.changes("main", types=["Person"])]
+        ['Ada', 'Bob']
+        """
         commit = self._readable(commit_id)
         with readable(commit.id):
             catalog = self._schemas.of(self._store.history.snapshot_at(commit)).catalog
@@ -256,6 +307,10 @@ class ChangesView:
         `start` is `now`, `beginning` or `after:<point>`; a `cursor` goes on where a poll ended.
         With `consumer`, a registered one, its feed goes on behind what it acknowledged; `ack` the
         page's cursor once its changes are kept.
+
+        >>> page = graph.changes.poll(start="beginning", types=["Knows"])
+        >>> [change.op for block in page.blocks for change in block.changes]
+        ['insert']
         """
         if consumer is not None:
             _require_only_consumer(branch, kinds, types, ops, start, cursor)
@@ -280,7 +335,12 @@ class ChangesView:
         ops: Collection[str] = (),
     ) -> Iterator[FeedPage]:
         """The pages of a branch's feed as commits come, for ever: a page that has none is not
-        given. Leave the loop to stop; the cursor of the last page that has one goes on later."""
+        given. Leave the loop to stop; the cursor of the last page that has one goes on later.
+
+        >>> pages = graph.changes.follow(start="beginning")
+        >>> [len(block.changes) for block in next(pages).blocks]
+        [3]
+        """
         self._guard.reads(branch)
         poll = partial(self.poll, branch, kinds=kinds, types=types, ops=ops)
 
@@ -324,6 +384,10 @@ class ChangesView:
 
         `ops` narrows the changes that the cursor tells, not the baseline. With `consumer`, a
         registered one, it is a baseline of its feed: `ack` the cursor once the data is kept.
+
+        >>> whole = graph.changes.baseline(types=["Person"])
+        >>> graph.changes.poll(cursor=whole.cursor, types=["Person"]).caught_up
+        True
         """
         if consumer is not None:
             _require_only_consumer(branch, kinds, types, ops)
@@ -351,6 +415,9 @@ class ChangesView:
         It stands at `start`, by default the head. Once it is further behind than `max_lag` (`7d`)
         or `max_lag_commits`, cleanup may go on without it, and its next poll raises
         `ConsumerLapsed`.
+
+        >>> graph.changes.register("search", max_lag="7d", start="beginning").behind_commits
+        1
         """
         self._guard.reads(branch)
         return self._consumers.register(
@@ -365,20 +432,34 @@ class ChangesView:
         )
 
     def consumers(self) -> tuple[FeedConsumer, ...]:
-        """Every registered consumer, sorted by name, and how far each is behind."""
+        """Every registered consumer, sorted by name, and how far each is behind.
+
+        >>> graph.changes.consumers()
+        ()
+        """
         self._guard.reads_graph()
         return self._consumers.list()
 
     @checked
     def ack(self, name: str, cursor: str) -> FeedConsumer:
         """Acknowledge that a consumer keeps everything up to a cursor; its next poll goes on
-        there. The cursor of a baseline lets a lapsed consumer begin again."""
+        there. The cursor of a baseline lets a lapsed consumer begin again.
+
+        >>> made = graph.changes.register("index", max_lag_commits=100, start="beginning")
+        >>> page = graph.changes.poll(consumer="index")
+        >>> graph.changes.ack("index", page.cursor).behind_commits
+        0
+        """
         self._reads_consumer(name)
         return self._consumers.ack(name, cursor)
 
     @checked
     def unregister(self, name: str) -> None:
-        """Remove a consumer; nothing is kept for it any longer."""
+        """Remove a consumer; nothing is kept for it any longer.
+
+        >>> made = graph.changes.register("feed", max_lag="7d")
+        >>> graph.changes.unregister("feed")
+        """
         self._reads_consumer(name)
         self._consumers.unregister(name)
 
@@ -406,6 +487,10 @@ class RecoveriesView:
         self._guard = guard
 
     def list(self) -> tuple[Recovery, ...]:
-        """Every recovery, newest first."""
+        """Every recovery, newest first.
+
+        >>> graph.recoveries.list()
+        ()
+        """
         self._guard.reads_graph()
         return self._store.audit.list()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from omnigraph.errors import StorageFailed
+from omnigraph.errors import BadRequest, StorageFailed
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Store
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 
+_DESCRIPTION = "spark.job.description"
+
 
 def run_tasks(
     spark: "SparkSession", work: Callable[[Item], Done], items: Iterable[Item], *, doing: str
 ) -> list[Done]:
     """One task an item; the results in the order of the items."""
+    require_classic(spark, doing)
     pickled = [pickle.dumps(item) for item in items]
     if not pickled:
         return []
@@ -41,6 +44,29 @@ def pickled_task(work: Callable[[Any], Any], item: bytes) -> bytes:
     return pickle.dumps(work(pickle.loads(item)))
 
 
+def require_classic(spark: "SparkSession", doing: str) -> None:
+    """Refuse a session of Spark Connect: its client sends plans and cannot start tasks."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise BadRequest(
+            f"what {doing} starts tasks of its own, and a session of Spark Connect cannot",
+            'use spark.read, df.write and streams of the format "omnigraph" there, or a session of '
+            "the program's own: ogs.session(master=…)",
+        )
+
+
+@contextmanager
+def job_described(spark: "SparkSession", description: str) -> Iterator[None]:
+    """Name the jobs of a block, as Spark's pages and listeners show them. A group that the caller
+    set stays, so that cancelling it cancels these jobs too."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+
+
 @contextmanager
 def spark_errors(doing: str) -> Iterator[None]:
     """Turn what Spark raises into `StorageFailed`, with the line of its text that says why."""
@@ -50,6 +76,14 @@ def spark_errors(doing: str) -> Iterator[None]:
         if not type(error).__module__.startswith(("py4j", "pyspark")):
             raise
         lines = str(error).splitlines() or [type(error).__name__]
+        if any("cancelled" in line for line in lines[:3]):
+            raise StorageFailed(f"{doing} on Spark", "its jobs were cancelled") from error
+        if any("No module named 'omnigraph'" in line for line in lines):
+            raise StorageFailed(
+                f"{doing} on Spark",
+                "the executors have no OmniGraph: build an archive with `omnigraph spark package` "
+                "and give it to ogs.session(archive=…) or to spark-submit",
+            ) from error
         telling = [line for line in lines if "Error" in line or "Failed" in line]
         reason = telling[-1] if telling else lines[0]
         raise StorageFailed(f"{doing} on Spark", reason.strip()) from error

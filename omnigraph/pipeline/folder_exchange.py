@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.exec.load.block_files import BlockFile
 from omnigraph.exec.load.exchange import Blocks, Lane, ReadKeys, reader_of, spill_of
 from omnigraph.exec.load.spill import Spill
-from omnigraph.pipeline.executors import run_tasks, spark_errors
+from omnigraph.pipeline.executors import job_described, run_tasks, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +34,7 @@ class FolderExchange:
     folder: Path
     buckets: int
     doing: str
+    title: str = "omnigraph load"
 
     @property
     def is_shared(self) -> bool:
@@ -43,14 +44,17 @@ class FolderExchange:
         self, work: Callable[[Item, Spill], Done], items: Sequence[Item]
     ) -> tuple[list[Done], Blocks]:
         job = partial(_put, work, str(self.folder), self.buckets)
-        return self._delivered(run_tasks(self.spark, job, items, doing=self.doing), self.buckets)
+        with job_described(self.spark, f"{self.title}: put, {len(items)} parts"):
+            done = run_tasks(self.spark, job, items, doing=self.doing)
+        return self._delivered(done, self.buckets)
 
     def put_frame(self, work: PutBatches[Done], frame: "DataFrame") -> tuple[list[Done], Blocks]:
         """Run a job a partition of a DataFrame. From here on there are as many buckets as the data
         needs; the tasks could not know."""
         fine = self.buckets
         task = partial(_frame_task, work, str(self.folder), fine)
-        with spark_errors(self.doing):
+        text = f"{self.title}: put a DataFrame"
+        with spark_errors(self.doing), job_described(self.spark, text):
             rows = frame.mapInArrow(task, "done binary").collect()
         done, blocks = self._delivered([pickle.loads(bytes(row["done"])) for row in rows], fine)
         self.buckets = spill_of(blocks).coarsened()
@@ -64,7 +68,10 @@ class FolderExchange:
     ) -> list[list[Done]]:
         spills = _on_disk(blocks)
         asked = [(work, bucket) for work in works for bucket in range(self.buckets)]
-        done: list[Done] = run_tasks(self.spark, partial(_read, spills), asked, doing=self.doing)
+        with job_described(self.spark, f"{self.title}: check {lane}, {self.buckets} buckets"):
+            done: list[Done] = run_tasks(
+                self.spark, partial(_read, spills), asked, doing=self.doing
+            )
         return [done[n : n + self.buckets] for n in range(0, len(done), self.buckets)]
 
     def forward(

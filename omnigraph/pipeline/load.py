@@ -209,6 +209,7 @@ def _request(store: Store, catalog: Catalog, order: Order) -> LoadRequest:
         is_ordered=bool(order_by) or not is_spark_frame(order.source),
         order_by=order_by,
         external=store.external_blobs(),
+        options=store.where.options,
     )
 
 

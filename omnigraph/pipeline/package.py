@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from omnigraph.errors import AlreadyExists, NotInstalled
+from omnigraph.errors import AlreadyExists, BadRequest, NotFound, NotInstalled
 from omnigraph.extras import require_spark
 from omnigraph.output_file import local_path, whole_file
 
@@ -46,6 +46,18 @@ def build(target: str | os.PathLike[str]) -> Path:
         for file, name in _files():
             archive.add(file, f"{LIBRARY}/{name}", recursive=False)
     return path
+
+
+def require_archive(archive: str) -> None:
+    """Refuse an archive on this machine that is none, before a cluster is asked for executors."""
+    if "://" in archive:
+        return  # the cluster fetches it
+    if not os.path.isfile(archive):
+        raise NotFound("archive", archive, "build it with `omnigraph spark package`")
+    if not tarfile.is_tarfile(archive):
+        raise BadRequest(
+            f"{archive} is no archive of OmniGraph", "build it with `omnigraph spark package`"
+        )
 
 
 def executor_settings(archive: str) -> dict[str, str]:

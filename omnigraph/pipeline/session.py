@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from omnigraph import environment
 from omnigraph.extras import require_spark
 from omnigraph.pipeline.classes import archive_options
+from omnigraph.pipeline.executors import require_classic
 from omnigraph.pipeline.java import Java, find_java
-from omnigraph.pipeline.package import executor_settings
+from omnigraph.pipeline.package import executor_settings, require_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +58,8 @@ def session(
     the session knows the format `omnigraph`.
     """
     require_spark()
+    if archive is not None:
+        require_archive(archive)
     # Spark takes a second to import and most commands never need it.
     spark_session: type[SparkSession] = importlib.import_module("pyspark.sql").SparkSession
     # One at a time: the environment that a launch borrows belongs to the whole process.
@@ -84,6 +87,7 @@ def register(spark: "SparkSession") -> None:
 
 def beside(spark: "SparkSession") -> "SparkSession":
     """A session with all that another one has now, whose later changes are its own."""
+    require_classic(spark, "ran the SQL")
     register(spark)
     return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
 

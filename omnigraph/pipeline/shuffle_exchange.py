@@ -9,9 +9,10 @@ are the output of one attempt. Spark keeps this output for later jobs, and runs 
 when an executor took its output along.
 
 Invariant: a map task that ran again gave the same blocks, or what was read of them is not used: its
-result carries a digest of its keys, which the driver compares again after every read
-(`InputChanged`). The driver holds a digest and a result for each map task, and nothing for each
-bucket.
+result carries a digest of all its blocks, which the driver compares again after every read
+(`InputChanged`). A reduce task sees blocks in the order of the tasks that put them, not in that of
+their arrival, so it too gives the same when it runs again. The driver holds a digest and a result
+for each map task, and nothing for each bucket.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ from omnigraph.exec.load.block_files import block_bytes, read_block
 from omnigraph.exec.load.exchange import Blocks, Lane, ReadKeys, lane_of
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
-from omnigraph.pipeline.executors import spark_errors
+from omnigraph.pipeline.executors import job_described, spark_errors
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 PutBatches = Callable[[Iterator[pa.RecordBatch], Spill], Done]
+Order = tuple[int, int, int]
+"""Place of a block among all: the call that put it, the map task of that call, its number there."""
+
+Block = tuple[str, int, Order, bytes]
+"""A block in the shuffle: its key set, its bucket, its place, and Arrow IPC bytes."""
 
 TASK_BYTES = 32 << 20
 """Bytes, roughly, of the buckets that one task reads."""
@@ -90,6 +96,7 @@ class ShuffleExchange:
     buckets: int
     doing: str
     scratch: str | None = None
+    title: str = "omnigraph load"
     _put_so_far: list[ShuffledBlocks] = field(default_factory=list)
 
     @property
@@ -103,12 +110,12 @@ class ShuffleExchange:
             return [], self._nothing()
         pickled = [pickle.dumps(each) for each in enumerate(items)]
         spread = self.spark.sparkContext.parallelize(pickled, len(pickled))
-        task = partial(_item_task, work, self.buckets, self.scratch)
+        task = partial(_item_task, work, self._outlet())
         return self._shuffled(spread.mapPartitionsWithIndex(task, preservesPartitioning=True))
 
     def put_frame(self, work: PutBatches[Done], frame: "DataFrame") -> tuple[list[Done], Blocks]:
         """Run a job a partition of a DataFrame."""
-        task = partial(_frame_task, work, self.buckets, self.scratch)
+        task = partial(_frame_task, work, self._outlet())
         with spark_errors(self.doing):
             rows = frame.mapInArrow(task, _FRAME_FIELDS).rdd
         return self._shuffled(rows.mapPartitionsWithIndex(_frame_pairs, preservesPartitioning=True))
@@ -123,7 +130,8 @@ class ShuffleExchange:
         if not shuffled:
             return [[] for _ in works]
         task = partial(_read_task, works, self.scratch)
-        with spark_errors(self.doing):
+        text = f"{self.title}: check {lane}, {self.buckets} buckets"
+        with spark_errors(self.doing), job_described(self.spark, text):
             taken = self._lane(shuffled, lane).mapPartitionsWithIndex(task).collect()
         self._verify(shuffled)
         by_bucket = sorted((pickle.loads(each) for each in taken), key=lambda pair: pair[0])
@@ -138,7 +146,7 @@ class ShuffleExchange:
         shuffled = _nonempty(blocks)
         if not shuffled:
             return [[] for _ in works], self._nothing()
-        task = partial(_forward_task, works, self.buckets, self.scratch)
+        task = partial(_forward_task, works, self._outlet())
         read = self._lane(shuffled, lane).mapPartitionsWithIndex(task, preservesPartitioning=True)
         done, put = self._shuffled(read)
         self._verify(shuffled)
@@ -157,6 +165,9 @@ class ShuffleExchange:
 
     # Spark
 
+    def _outlet(self) -> "Outlet":
+        return Outlet(len(self._put_so_far), self.buckets, self.scratch)
+
     def _nothing(self) -> ShuffledBlocks:
         return ShuffledBlocks(self, None, {}, Counter(), 0)
 
@@ -165,7 +176,8 @@ class ShuffleExchange:
         context = self.spark.sparkContext
         jvm: Any = context._jvm
         keyed._bypass_serializer = True  # type: ignore[attr-defined]
-        with spark_errors(self.doing):
+        text = f"{self.title}: exchange {len(self._put_so_far) + 1}, {self.buckets} buckets"
+        with spark_errors(self.doing), job_described(self.spark, text):
             pairs = jvm.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
             partitioner = jvm.PythonPartitioner(self._results_index + 1, _PARTITIONER)
             made = ShuffledBlocks(self, pairs.partitionBy(partitioner), {}, Counter(), 0)
@@ -217,8 +229,9 @@ class ShuffleExchange:
         return rdd.coalesce(tasks) if tasks < self.buckets else rdd
 
     def _verify(self, blocks: Sequence[ShuffledBlocks]) -> None:
-        """Raise if a map task of these ran again and gave other keys."""
-        with spark_errors(self.doing):
+        """Raise if a map task of these ran again and gave other blocks."""
+        text = f"{self.title}: compare digests"
+        with spark_errors(self.doing), job_described(self.spark, text):
             seen = self.spark.sparkContext.runJob(
                 self._rdd(blocks), _digests, [self._results_index]
             )
@@ -239,27 +252,31 @@ def _digests(records: Iterable[Any]) -> list[tuple[int, bytes]]:
 # Tasks: pairs of a partition and a record, as Spark's pairs of bytes
 
 
-def _records(
-    number: int, job: Callable[[Spill], Any], buckets: int, scratch: str | None
-) -> Iterator[tuple[int, bytes]]:
-    """What a map task puts, each record with its partition; the result is the last."""
-    with scratch_folder(None if scratch is None else Path(scratch)) as folder:
-        out = Spill(folder, buckets, BLOCKS_BYTES)
-        done = job(out)
-        out.flush()
-        digest = hashlib.blake2b(digest_size=16)
-        for file in out.files:
-            for name, bucket, data in block_bytes(file):
-                lane = lane_of(name)
-                if lane == "keys":
-                    digest.update(f"{name} {bucket} {data.size} ".encode())
-                    digest.update(data)
-                index = bucket if lane == "keys" else buckets + bucket
-                yield index, pickle.dumps([(name, bucket, data.to_pybytes())])
-        counts, size = out.counts(), out.bytes
-        digest.update(repr(sorted(counts.items())).encode())
-    result = (number, digest.digest(), pickle.dumps(done), counts, size)
-    yield 2 * buckets, pickle.dumps([result])
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Where the map tasks of one call put their blocks."""
+
+    call: int
+    buckets: int
+    scratch: str | None
+
+    def records(self, number: int, job: Callable[[Spill], Any]) -> Iterator[tuple[int, bytes]]:
+        """What a map task puts, each record with its partition; the result is the last."""
+        with scratch_folder(None if self.scratch is None else Path(self.scratch)) as folder:
+            out = Spill(folder, self.buckets, BLOCKS_BYTES)
+            done = job(out)
+            out.flush()
+            digest = hashlib.blake2b(digest_size=16)
+            blocks = (block for file in out.files for block in block_bytes(file))
+            for count, (name, bucket, data) in enumerate(blocks):
+                digest.update(f"{name} {bucket} {data.size} ".encode())
+                digest.update(data)
+                index = bucket if lane_of(name) == "keys" else self.buckets + bucket
+                block: Block = (name, bucket, (self.call, number, count), data.to_pybytes())
+                yield index, pickle.dumps([block])
+            counts, size = out.counts(), out.bytes
+        result = (number, digest.digest(), pickle.dumps(done), counts, size)
+        yield 2 * self.buckets, pickle.dumps([result])
 
 
 def _pairs(records: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
@@ -270,25 +287,21 @@ def _pairs(records: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
 
 
 def _item_task(
-    work: Callable[[Any, Spill], Any],
-    buckets: int,
-    scratch: str | None,
-    partition: int,
-    items: Iterable[bytes],
+    work: Callable[[Any, Spill], Any], outlet: Outlet, partition: int, items: Iterable[bytes]
 ) -> Iterator[bytes]:
     for pickled in items:
         number, item = pickle.loads(pickled)
-        yield from _pairs(_records(number, partial(work, item), buckets, scratch))
+        yield from _pairs(outlet.records(number, partial(work, item)))
 
 
 def _frame_task(
-    work: PutBatches[Any], buckets: int, scratch: str | None, batches: Iterator[pa.RecordBatch]
+    work: PutBatches[Any], outlet: Outlet, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext  # noqa: PLC0415
 
     context = TaskContext.get()
     number = 0 if context is None else int(context.partitionId())
-    for index, record in _records(number, partial(work, batches), buckets, scratch):
+    for index, record in outlet.records(number, partial(work, batches)):
         yield pa.RecordBatch.from_arrays(
             [pa.array([index], pa.int64()), pa.array([record], pa.binary())], ["index", "block"]
         )
@@ -302,7 +315,7 @@ def _read_task(
     works: Sequence[Callable[[int, ReadKeys], Any]],
     scratch: str | None,
     partition: int,
-    records: Iterable[tuple[str, int, bytes]],
+    records: Iterable[Block],
 ) -> Iterator[bytes]:
     with scratch_folder(None if scratch is None else Path(scratch)) as folder:
         inbox = Inbox(folder)
@@ -314,12 +327,11 @@ def _read_task(
 
 def _forward_task(
     works: Sequence[Callable[[int, ReadKeys, Spill], Any]],
-    buckets: int,
-    scratch: str | None,
+    outlet: Outlet,
     partition: int,
-    records: Iterable[tuple[str, int, bytes]],
+    records: Iterable[Block],
 ) -> Iterator[bytes]:
-    with scratch_folder(None if scratch is None else Path(scratch)) as folder:
+    with scratch_folder(None if outlet.scratch is None else Path(outlet.scratch)) as folder:
         inbox = Inbox(folder)
         inbox.take(records)
 
@@ -328,7 +340,7 @@ def _forward_task(
                 return []
             return [(inbox.number, [work(inbox.number, inbox.read, out) for work in works])]
 
-        yield from _pairs(_records(partition, job, buckets, scratch))
+        yield from _pairs(outlet.records(partition, job))
 
 
 class Inbox:
@@ -337,31 +349,33 @@ class Inbox:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._in_memory: list[tuple[str, bytes]] = []
-        self._blocks: dict[str, list[pa.Buffer]] = {}
+        self._in_memory: list[tuple[str, Order, bytes]] = []
+        self._blocks: dict[str, list[tuple[Order, pa.Buffer]]] = {}
         self._buckets: set[int] = set()
 
-    def take(self, records: Iterable[tuple[str, int, bytes]]) -> None:
+    def take(self, records: Iterable[Block]) -> None:
         """Take all blocks of a task."""
         size = 0
-        for name, bucket, data in records:
+        for name, bucket, order, data in records:
             self._buckets.add(bucket)
-            self._in_memory.append((name, data))
+            self._in_memory.append((name, order, data))
             size += len(data)
             if size > _INBOX_BYTES:
                 self._spill()
                 size = 0
-        for name, data in self._in_memory:
-            self._blocks.setdefault(name, []).append(pa.py_buffer(data))
+        for name, order, data in self._in_memory:
+            self._blocks.setdefault(name, []).append((order, pa.py_buffer(data)))
+        for blocks in self._blocks.values():
+            blocks.sort(key=lambda block: block[0])
 
     def _spill(self) -> None:
         path = str(self._folder / uuid4().hex)
         with pa.OSFile(path, "wb") as file:
-            for _, data in self._in_memory:
+            for _, _, data in self._in_memory:
                 file.write(data)
         mapped = pa.memory_map(path)
-        for name, data in self._in_memory:
-            self._blocks.setdefault(name, []).append(mapped.read_buffer(len(data)))
+        for name, order, data in self._in_memory:
+            self._blocks.setdefault(name, []).append((order, mapped.read_buffer(len(data))))
         self._in_memory.clear()
 
     @property
@@ -375,4 +389,6 @@ class Inbox:
     def read(self, name: str) -> pa.Table | None:
         """A key set of these buckets."""
         blocks = self._blocks.get(name)
-        return None if blocks is None else pa.concat_tables([read_block(each) for each in blocks])
+        if blocks is None:
+            return None
+        return pa.concat_tables([read_block(each) for _, each in blocks])

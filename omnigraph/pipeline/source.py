@@ -22,15 +22,22 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from omnigraph.catalog.model import Type
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError, Reclaimed
-from omnigraph.exec.changes.export import column_type, rows_as_now
+from omnigraph.exec.changes.export import rows_as_now
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.points import Points
-from omnigraph.pipeline.source_changes import CHANGES, ChangesReader
-from omnigraph.pipeline.source_options import SourceOptions, change_options, read_options
+from omnigraph.pipeline.change_rows import change_schema
+from omnigraph.pipeline.source_changes import ChangesReader, typed_by
+from omnigraph.pipeline.source_options import (
+    SourceOptions,
+    are_of_changes,
+    change_options,
+    read_options,
+)
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
-from omnigraph.pipeline.spark_types import nearest
+from omnigraph.pipeline.spark_columns import shown
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import Snapshot, TablePin
 
@@ -45,6 +52,7 @@ class OmnigraphSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(dict(options))
         self._read: _PinnedRead | None = None
+        self._owner: Type | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -52,10 +60,10 @@ class OmnigraphSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of the type, with types that Spark has; without one those of changes, which
-        only a stream can read."""
-        if not {"type", "edge"} & {name.lower() for name in self.options}:
-            return from_arrow_schema(CHANGES)
+        """The columns of the type, with types that Spark has; or those of changes, which only a
+        stream can read."""
+        if are_of_changes(self.options):
+            return from_arrow_schema(change_schema(self._owner_of_changes()))
         return from_arrow_schema(self._pinned().schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -72,7 +80,13 @@ class OmnigraphSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The changes of a branch."""
-        return ChangesReader(change_options(self.options))
+        return ChangesReader(change_options(self.options), self._owner_of_changes())
+
+    def _owner_of_changes(self) -> Type | None:
+        """The type of typed changes, as it was when the DataFrame was made."""
+        if self._owner is None:
+            self._owner = typed_by(change_options(self.options))
+        return self._owner
 
     def _pinned(self) -> "_PinnedRead":
         if self._read is None:
@@ -127,14 +141,6 @@ def _require_condition(reader: Any, where: str) -> None:
             f"the option where is no condition: {cause}",
             "write SQL over the columns, with names in backticks",
         ) from cause
-
-
-def shown(owner: Owner) -> pa.Schema:
-    """The columns of a type, each with the nearest type that Spark has."""
-    kinds = {prop.name: column_type(prop) for prop in owner.properties}
-    return pa.schema(
-        [pa.field(f.name, nearest(kinds.get(f.name, f.type)), f.nullable) for f in owner.schema]
-    )
 
 
 @dataclass

@@ -26,8 +26,11 @@ _OWN = frozenset(
     {"path", "type", "edge", "branch", "snapshot", "columns", "where", "mode", "actor"}
     | {"message", "metadata", "storage_options", "indexes"}
 )
-# Options of a stream of changes, which has no type.
-_STREAMS = frozenset({"startingcommit", "maxcommitspertrigger", "skipactors"})
+# Options of a stream of changes. Spark asks for the columns before it says whether rows are read
+# or streamed, so with a type one of these must be there.
+_STREAMS = frozenset(
+    {"changes", "startingcommit", "startingbaseline", "maxcommitspertrigger", "skipactors"}
+)
 # Options that Spark itself adds to those of a query.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
@@ -49,13 +52,9 @@ class SourceOptions:
     storage_options: dict[str, str] | None = None
     indexes: IndexTiming | None = None  # of a write; None: after a batch, not within a stream
     starting_commit: str | None = None  # of a stream of changes
+    starts_with_baseline: bool = False
     commits_max: int | None = None
     skipped_actors: frozenset[str] = frozenset()
-
-    @property
-    def is_of_changes(self) -> bool:
-        """Whether no type is named."""
-        return self.type is None and self.edge is None
 
     def open(self, *, read_only: bool) -> tuple[Store, Schemas]:
         """The graph that the options name, and its schemas."""
@@ -79,7 +78,20 @@ class SourceOptions:
 def change_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a stream of changes, or `BadRequest` with what is wrong with them."""
     known = {key.lower(): value for key, value in given.items()}
+    if not are_of_changes(known):
+        raise BadRequest(
+            "a stream of one type needs to know that its rows are changes",
+            "add the option changes=true",
+        )
     own = {key: known.pop(key) for key in _STREAMS & known.keys()}
+    if not _truth("changes", own.get("changes", "true")):
+        raise BadRequest("a stream is of changes", "leave out changes=false, or use spark.read")
+    has_baseline = _truth("startingBaseline", own.get("startingbaseline", "false"))
+    if has_baseline and "startingcommit" in own:
+        raise BadRequest(
+            "startingCommit and startingBaseline exclude each other",
+            "a baseline is of the head of the branch; give one of them",
+        )
     limit = own.get("maxcommitspertrigger")
     if limit is not None and not (limit.isascii() and limit.isdigit() and int(limit) > 0):
         raise BadRequest(
@@ -88,17 +100,28 @@ def change_options(given: Mapping[str, str]) -> SourceOptions:
     return replace(
         _options(known),
         starting_commit=own.get("startingcommit"),
+        starts_with_baseline=has_baseline,
         commits_max=None if limit is None else int(limit),
         skipped_actors=frozenset(_names(own.get("skipactors", ""))),
     )
 
 
+def are_of_changes(given: Mapping[str, str]) -> bool:
+    """Whether options are of a stream of changes: no type is named, or how to stream is."""
+    names = {key.lower() for key in given}
+    return not names & {"type", "edge"} or bool(names & _STREAMS)
+
+
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options that a caller gave, or `BadRequest` with what is wrong with them."""
-    options = _options(given)
-    if options.is_of_changes:
+    """The options of a read or a write of rows, or `BadRequest` with what is wrong with them."""
+    if not {"type", "edge"} & {key.lower() for key in given}:
+        _options({key: value for key, value in given.items() if key.lower() not in _STREAMS})
         raise BadRequest("say which rows", "give either the option type or the option edge")
-    return options
+    if are_of_changes(given):
+        raise BadRequest(
+            "changes are a stream", "use spark.readStream, or leave out the options of a stream"
+        )
+    return _options(given)
 
 
 def _options(given: Mapping[str, str]) -> SourceOptions:
@@ -134,6 +157,16 @@ def _options(given: Mapping[str, str]) -> SourceOptions:
         else None,
         indexes=index_timing(known["indexes"]) if "indexes" in known else None,
     )
+
+
+def _truth(option: str, text: str) -> bool:
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+        case _:
+            raise BadRequest(f"{option} cannot be '{text}'", "give true or false")
 
 
 def _names(text: str) -> tuple[str, ...]:

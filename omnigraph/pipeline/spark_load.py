@@ -31,6 +31,7 @@ from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.progress import Progress
+from omnigraph.pipeline.executors import require_classic
 from omnigraph.pipeline.folder_exchange import FolderExchange
 from omnigraph.pipeline.session import Profile, session
 from omnigraph.pipeline.shared_scratch import scratch_parent
@@ -46,8 +47,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SMALL_BYTES_MAX = 64 << 20
-FRAME_BUCKETS = 64
-"""Buckets of a DataFrame, whose size is not known beforehand: small ones are joined into a task."""
+FRAME_BUCKETS, FRAME_BUCKETS_MAX = 64, 4_096
+"""Buckets of a DataFrame, whose size is a guess beforehand: small ones are joined into a task."""
+
+FRAME_BUCKET_BYTES = 128 << 20
+_SIZE_UNKNOWN = 1 << 60
 
 READS_MAX = 3
 """How often a load reads its input when tasks that ran again gave other rows."""
@@ -67,12 +71,13 @@ def load_spark(
 ) -> tuple[Commit, IntakeResult]:
     """Load on Spark: in the session given, the active one, or a new one."""
     running = spark or (frame.sparkSession if frame is not None else session(_profile(input)))
+    require_classic(running, _DOING)
     task_count = int(running.sparkContext.defaultParallelism) * 2
     with _folder(store, running) as folder:
         parts = () if frame is not None else split(input, tasks=task_count, folder=folder)
-        buckets = FRAME_BUCKETS if frame is not None else _bucket_count(input, parts)
+        buckets = _bucket_count(input, parts) if frame is None else frame_buckets(frame)
         for _ in range(READS_MAX):
-            with _exchange(running, folder, buckets) as exchange:
+            with _exchange(running, folder, buckets, _title(parts)) as exchange:
                 loading = SparkLoad(store, catalog, request, exchange)
                 try:
                     return loading.run(parts, frame)
@@ -100,22 +105,41 @@ def _folder(store: Store, spark: "SparkSession") -> "Iterator[Path | None]":
 
 @contextmanager
 def _exchange(
-    spark: "SparkSession", folder: Path | None, buckets: int
+    spark: "SparkSession", folder: Path | None, buckets: int, title: str
 ) -> "Iterator[SparkExchange]":
     if folder is not None:
-        yield FolderExchange(spark, folder, buckets, _DOING)
+        yield FolderExchange(spark, folder, buckets, _DOING, title)
         return
-    exchange = ShuffleExchange(spark, buckets, _DOING, environment.SCRATCH.read())
+    exchange = ShuffleExchange(spark, buckets, _DOING, environment.SCRATCH.read(), title)
     try:
         yield exchange
     finally:
         exchange.close()
 
 
+def _title(parts: tuple[Part | Piece, ...]) -> str:
+    """The name of the load's jobs."""
+    labels = dict.fromkeys(part.label for part in parts if isinstance(part, Part))
+    first = next((label for label in labels if label), "rows")
+    more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+    return f"omnigraph load {first}{more}"
+
+
 def _bucket_count(input: Input, parts: tuple[Part | Piece, ...]) -> int:
     size = input.rows_bytes or sum(part.size for part in parts if isinstance(part, Part))
     # A bucket is a task here, and starting one costs more than in this process.
     return max(1, bucket_count(size) // 2)
+
+
+def frame_buckets(frame: "DataFrame") -> int:
+    """Buckets of a DataFrame by the size that Spark's optimiser reckons with, a power of two: more
+    than its data needs are joined, fewer would be too large for a task."""
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    size = int(str(plan.stats().sizeInBytes()))
+    if size >= _SIZE_UNKNOWN:
+        return FRAME_BUCKETS
+    needed = min(FRAME_BUCKETS_MAX, max(FRAME_BUCKETS, -(-size // FRAME_BUCKET_BYTES)))
+    return 1 << (needed - 1).bit_length()
 
 
 def _profile(input: Input) -> Profile:

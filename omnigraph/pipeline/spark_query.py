@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.deferred import deferred
 from omnigraph.exec.profile import Figures, Profile, side_by_side
+from omnigraph.exec.read.object_fold import folded
 from omnigraph.exec.read.reading import Reading, now_ms
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.values.computed import cut_plan, given_of
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.query_frame import FrameMaker
     from omnigraph.pipeline.share_tasks import Asked, refusal_in
-    from omnigraph.pipeline.spark_types import as_declared
+    from omnigraph.pipeline.spark_types import as_declared, as_struct
     from omnigraph.pipeline.task_figures import task_figures
 else:
     Asked = deferred("omnigraph.pipeline.share_tasks", "Asked")
     FrameMaker = deferred("omnigraph.pipeline.query_frame", "FrameMaker")
     as_declared = deferred("omnigraph.pipeline.spark_types", "as_declared")
+    as_struct = deferred("omnigraph.pipeline.spark_types", "as_struct")
     refusal_in = deferred("omnigraph.pipeline.share_tasks", "refusal_in")
     task_figures = deferred("omnigraph.pipeline.task_figures", "task_figures")
 
@@ -52,13 +54,14 @@ def query_on_spark(
     types = _types(plan)
     declared = zip(columns.columns, types, strict=True)
     return QueryResult(
-        [column.name for column in plan.columns],
+        plan.output_names,
         snapshot.commit_id,
         types,
         tuple(as_declared(values, kind) for values, kind in declared),
         columns.num_rows,
         cut_plan(plan, made.asked.given),
         Profile(_together(figures), elsewhere_for="on Spark"),
+        _object_columns=plan.object_columns,
     )
 
 
@@ -74,7 +77,9 @@ def frame_of_query(
     running = spark or session()
     made, _ = _maker(store, reading, plan, params, snapshot, running, counts=False)
     with _refusals("made the frame of a query"):
-        return made.frame(plan).toDF(*(column.name for column in plan.columns))
+        frame = made.frame(plan)
+        columns = folded([frame[name] for name in frame.columns], plan.object_columns, as_struct)
+        return frame.select(*columns).toDF(*plan.output_names)
 
 
 def _maker(

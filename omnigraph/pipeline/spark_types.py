@@ -6,10 +6,13 @@ Invariant: a value that goes to Spark and back is the same value.
 from collections.abc import Sequence
 
 import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.plan.ir import ObjectColumn
 from omnigraph.types import ValueType
 
 
@@ -44,3 +47,10 @@ def as_declared(values: pa.Array | pa.ChunkedArray, kind: ValueType) -> pa.Array
     """A column of Spark's as the type of ours."""
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     return whole.cast(arrow_type(kind))
+
+
+def as_struct(shape: ObjectColumn, columns: Sequence[Column]) -> Column:
+    """The columns of an object as one, null where the object is."""
+    fields = columns[1:] if shape.may_be_null else columns
+    struct = F.struct(*(f.alias(name) for f, name in zip(fields, shape.fields, strict=True)))
+    return F.when(columns[0], struct) if shape.may_be_null else struct

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.schemas import Schemas
+from omnigraph.pipeline.executors import require_classic
 from omnigraph.pipeline.load import Order, load
 from omnigraph.pipeline.source_write import QUERY_PROPERTY, mark_of
 from omnigraph.storage.names import MAIN
@@ -46,6 +47,7 @@ def foreach_batch(
     note = noted(actor, message, metadata)
 
     def write(frame: "DataFrame", epoch: int) -> None:
+        require_classic(frame.sparkSession, "loaded a micro-batch")
         known = query or frame.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
         if not known:
             raise BadRequest("this batch belongs to no streaming query", "give it a name: query=")

@@ -15,6 +15,7 @@ from omnigraph.plan import ir
 from omnigraph.plan.expressions import substituted
 from omnigraph.plan.fixed_values import fixed_value
 from omnigraph.plan.function_types import common_type
+from omnigraph.plan.object_columns import spread
 from omnigraph.plan.operands import as_type, nullable_if, parameter_operand
 from omnigraph.plan.patterns import check_pattern, inner_matches
 from omnigraph.plan.returns import TypedReturn, check_return
@@ -95,7 +96,7 @@ def check_query(query: ast.Query, catalog: Catalog, source: str) -> Typed:
         return TypedMutation(statements, parameters, tuple(names.computed.values()))
     if isinstance(body, ast.Read):
         return _checked_read(names, body, parameters)[0]
-    reads = tuple(_checked_read(names, read, parameters)[0] for read in body.reads)
+    reads = tuple(_checked_read(names, read, parameters, in_union=True)[0] for read in body.reads)
     types = _column_types(names, body, reads)
     computed = tuple(names.computed.values())
     return TypedUnion(tuple(replace(read, computed=computed) for read in reads), body, types)
@@ -111,14 +112,19 @@ def _statement(
 
 
 def _checked_read(
-    names: Names, body: ast.Read, parameters: tuple[ir.Parameter, ...] = ()
+    names: Names,
+    body: ast.Read,
+    parameters: tuple[ir.Parameter, ...] = (),
+    *,
+    in_union: bool = False,
 ) -> tuple[TypedRead, Scope]:
     """A read, and the scope of its last part."""
     scope, stages = Scope(names), list[TypedStage]()
     for each in body.stages:
         stage, scope = _stage(scope, each, parameters)
         stages.append(stage)
-    return replace(_checked_part(scope, body, parameters), stages=tuple(stages)), scope
+    part = _checked_part(scope, body, parameters, in_union=in_union)
+    return replace(part, stages=tuple(stages)), scope
 
 
 def _stage(
@@ -127,6 +133,10 @@ def _stage(
     """A stage, and the scope that it leaves."""
     names, after = scope.names, Scope(scope.names)
     for projection in stage.projections:
+        if projection.object_fields:
+            text = "an object cannot go on to another match"
+            hint = "let the variable go on, and make the object in return"
+            raise names.fail(projection.span, text, code="T9", hint=hint)
         is_named = isinstance(projection.expression, ast.Variable) or projection.alias is not None
         if not is_named:
             text = "a value that goes on needs a name"
@@ -151,18 +161,25 @@ def _stage(
     return TypedStage(typed, tuple(outs)), after
 
 
-def _checked_part(scope: Scope, body: ast.Read, parameters: tuple[ir.Parameter, ...]) -> TypedRead:
+def _checked_part(
+    scope: Scope,
+    body: ast.Read,
+    parameters: tuple[ir.Parameter, ...],
+    *,
+    in_union: bool = False,
+) -> TypedRead:
     """A read from the rows of a scope."""
     names = scope.names
     pattern = check_pattern(scope, body.clauses)
-    body = replace(body, projections=_spread(scope, body.projections))
+    shown = spread(scope, body.projections, in_union=in_union)
+    body = replace(body, projections=shown.projections)
     matches = list(pattern.matches)
 
     def inner(clauses: tuple[ast.Clause, ...], span: Span, exists: bool) -> ir.Slot:
         matches.append(inner_matches(scope, clauses, span, exists))
         return matches[-1].slot
 
-    returns = check_return(scope, body, inner)
+    returns = check_return(scope, body, inner, shown.object_columns)
     pattern = replace(pattern, matches=tuple(matches))
     computed = tuple(names.computed.values())
     limit, offset = body.limit, body.offset
@@ -185,6 +202,11 @@ def _column_types(
 ) -> tuple[ValueType, ...]:
     """The types of the columns of a union, or T7 for reads that have no shape in common."""
     shapes = [read.returns.columns for read in reads]
+    objects = [[(o.start, o.fields) for o in read.returns.object_columns] for read in reads]
+    for read, own in zip(union.reads[1:], objects[1:], strict=True):
+        if own != objects[0]:
+            text = "the objects of a union must have the same fields in the same columns"
+            raise names.fail(read.span, text, code="T7", hint="name them: name: $c.title")
     for read, shape in zip(union.reads[1:], shapes[1:], strict=True):
         if len(shape) != len(shapes[0]):
             text = f"a union of {len(shapes[0])} columns and of {len(shape)}"
@@ -218,27 +240,6 @@ def _count_parameter(names: Names, count: int | ast.Variable | None) -> ir.Param
         text = f"limit and offset take whole numbers, ${count.name} is {parameter.type}"
         raise names.fail(count.span, text, code="T7", hint="declare it as I64")
     return parameter
-
-
-def _spread(scope: Scope, projections: tuple[ast.Projection, ...]) -> tuple[ast.Projection, ...]:
-    """The columns, `$v.*` as one for each property, blobs aside."""
-    columns = list[ast.Projection]()
-    for projection in projections:
-        star = projection.expression
-        if not isinstance(star, ast.EveryProperty):
-            columns.append(projection)
-            continue
-        bound = scope.find(star.variable.name)
-        if bound is None:
-            text = f"variable ${star.variable.name} is not bound"
-            raise scope.names.fail(star.span, text, code="T6")
-        owner = bound.node if isinstance(bound, NodeVar) else bound.edge
-        for declared in owner.properties:
-            if not declared.type.is_blob:
-                name = ast.Name(declared.name, span=star.span)
-                ref = ast.PropertyRef(star.variable, name, span=star.span)
-                columns.append(ast.Projection(ref, span=star.span))
-    return tuple(columns)
 
 
 def _parameter(catalog: Catalog, source: str, declared: ast.Parameter) -> ir.Parameter:

@@ -18,13 +18,15 @@ from omnigraph.types import Scalar, TableKey, ValueType, parse_table_key
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One result value. `item_kind` is set for lists, `vector_dim` for vectors."""
+    """One result value. `item_kind` is set for lists, `vector_dim` for vectors, `fields` for
+    objects that are made of some."""
 
     name: str
     kind: str
     nullable: bool
     item_kind: str | None = None
     vector_dim: int | None = None
+    fields: "tuple[Field, ...]" = ()
 
     def to_json(self) -> dict[str, object]:
         document: dict[str, object] = {"name": self.name, "kind": self.kind}
@@ -32,6 +34,8 @@ class Field:
             document["item_kind"] = self.item_kind
         if self.vector_dim is not None:
             document["vector_dim"] = self.vector_dim
+        if self.fields:
+            document["fields"] = [field.to_json() for field in self.fields]
         return {**document, "nullable": self.nullable}
 
 
@@ -62,7 +66,7 @@ def describe(query: ast.Query, plan: mutation_ir.Plan, catalog: Catalog) -> Oper
         case ir.ReadPlan():
             assert not isinstance(query.body, ast.Mutation)
             read = query.body if isinstance(query.body, ast.Read) else query.body.reads[0]
-            result = tuple(_fields(read.projections, _columns(plan)))
+            result = tuple(_fields(read.projections, _columns(plan), plan.object_columns))
             return Operation(result, _sorted(tables_read(plan, catalog)), ())
         case mutation_ir.MutationPlan(statements=statements):
             reads = _sorted(tables_read(plan, catalog))
@@ -156,11 +160,16 @@ def _columns(plan: ir.ReadPlan) -> tuple[ir.OutputColumn, ...]:
 
 
 def _fields(
-    projections: tuple[ast.Projection, ...], columns: tuple[ir.OutputColumn, ...]
+    projections: tuple[ast.Projection, ...],
+    columns: tuple[ir.OutputColumn, ...],
+    objects: tuple[ir.ObjectColumn, ...],
 ) -> Iterator[Field]:
     """A field for each column. `$v.*` has as many as follow that are properties of its variable."""
-    waiting = deque(columns)
+    waiting, shapes = deque(columns), deque(objects)
     for projection in projections:
+        if projection.object_fields:
+            yield _object_field(shapes.popleft(), waiting)
+            continue
         star = projection.expression
         if not isinstance(star, ast.EveryProperty):
             if waiting:
@@ -170,6 +179,13 @@ def _fields(
             column = waiting.popleft()
             name = ast.Name(column.name.partition(".")[2])
             yield _field(ast.Projection(ast.PropertyRef(star.variable, name)), column)
+
+
+def _object_field(shape: ir.ObjectColumn, waiting: deque[ir.OutputColumn]) -> Field:
+    if shape.may_be_null:
+        waiting.popleft()
+    fields = tuple(typed_field(name, waiting.popleft().type) for name in shape.fields)
+    return Field(shape.name, "object", shape.may_be_null, fields=fields)
 
 
 def _is_property_of(variable: str, column: ir.OutputColumn) -> bool:

@@ -385,6 +385,24 @@ class OutputColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectColumn:
+    """Neighbouring columns that leave as the fields of one object.
+
+    Until then they are columns like others, so equal objects are those with equal fields. With
+    `may_be_null` the first of them is no field: where it is false, the object is null.
+    """
+
+    name: str
+    start: int
+    fields: tuple[str, ...]
+    may_be_null: bool
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.fields) + self.may_be_null
+
+
+@dataclass(frozen=True, slots=True)
 class SortKey:
     """Nulls come first when ascending and last when descending."""
 
@@ -439,6 +457,15 @@ class ReadPlan:
     limit_from: Param | None = None  # the limit of a request, in the place of `limit`
     offset_from: Param | None = None
     union: "Union | None" = None
+    object_columns: tuple[ObjectColumn, ...] = ()  # of the columns, from left to right
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the columns that leave: of those of an object, its own."""
+        names = [column.name for column in self.columns]
+        for each in reversed(self.object_columns):
+            names[each.start : each.end] = [each.name]
+        return names
 
 
 @dataclass(frozen=True, slots=True)

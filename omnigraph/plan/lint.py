@@ -136,7 +136,7 @@ def _mutation_warnings(query: ast.Query) -> Iterator[str]:
 
 def _plan_warnings(plan: mutation_ir.Plan) -> Iterator[str]:
     if isinstance(plan, ir.ReadPlan):
-        for name, times in Counter(column.name for column in plan.columns).items():
+        for name, times in Counter(plan.output_names).items():
             if times > 1:
                 yield f"column '{name}' is returned {times} times; a JSON row keeps the last one"
     for comparison in parts_of_kind(plan, ir.Compare):

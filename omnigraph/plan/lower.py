@@ -80,6 +80,7 @@ def _tail(name: str, typed: TypedRead, pattern: tuple[ir.PatternOp, ...]) -> ir.
         computed=typed.computed,
         limit_from=typed.limit_from,
         offset_from=typed.offset_from,
+        object_columns=returns.object_columns,
     )
 
 

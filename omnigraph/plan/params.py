@@ -17,6 +17,7 @@ from omnigraph.language.moments import days_of, milliseconds_of, parse_date, par
 from omnigraph.plan.ir import Constant, Parameter
 from omnigraph.types import INTEGER_BOUNDS, Scalar, ValueType
 
+_NAMES_SHOWN = 8
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
@@ -37,7 +38,7 @@ def bind_parameters(declared: tuple[Parameter, ...], given: object) -> dict[str,
 def _bound(parameter: Parameter, given: Mapping[Any, Any]) -> Constant:
     name, value_type = parameter.name, parameter.type
     if name not in given and not value_type.nullable:
-        raise BadRequest(f"parameter '{name}' not provided", f"give a value of type {value_type}")
+        raise BadRequest(f"parameter '{name}' not provided", _missing(value_type, given))
     value = given.get(name)
     if value is None:
         if value_type.nullable:
@@ -47,6 +48,13 @@ def _bound(parameter: Parameter, given: Mapping[Any, Any]) -> Constant:
         return _convert(value, value_type)
     except _Wrong as cause:
         raise BadRequest(f"param '{name}': {cause}") from None
+
+
+def _missing(value_type: ValueType, given: Mapping[Any, Any]) -> str:
+    """What to give; and what was given, which may have another name."""
+    names = ", ".join(f"'{name}'" for name in list(given)[:_NAMES_SHOWN])
+    others = f"; given are {names}" if names else ""
+    return f"give a value of type {value_type}{others}"
 
 
 class _Wrong(Exception):

@@ -30,15 +30,18 @@ class TypedReturn:
     columns: tuple[ir.OutputColumn, ...]
     order: tuple[ir.SortKey, ...]
     having: ir.Expr | None
+    object_columns: tuple[ir.ObjectColumn, ...]
 
 
 InnerCount = Callable[[tuple[ast.Clause, ...], Span, bool], ir.Slot]
 """Checks an inner pattern and answers the slot that will hold whether, or how often, it matches."""
 
 
-def check_return(scope: Scope, read: ast.Read, inner: InnerCount) -> TypedReturn:
+def check_return(
+    scope: Scope, read: ast.Read, inner: InnerCount, objects: tuple[ir.ObjectColumn, ...] = ()
+) -> TypedReturn:
     """Types the columns, then the conditions on groups and the order, which may name them."""
-    return _Return(scope, read, inner).check()
+    return _Return(scope, read, inner, objects).check()
 
 
 _Asked = tuple[ir.AggregateOp, ir.Expr | None, bool, ir.Expr | None]
@@ -50,6 +53,7 @@ class _Return:
     scope: Scope
     read: ast.Read
     inner: InnerCount
+    object_columns: tuple[ir.ObjectColumn, ...]
     columns: list[ir.OutputColumn] = field(default_factory=list)
     returned: set[ir.Expr] = field(default_factory=set)  # the values of the columns
     aliases: dict[str, tuple[ast.Projection, ir.OutputColumn]] = field(default_factory=dict)
@@ -71,7 +75,10 @@ class _Return:
         aggregate = None
         if self.aggregating:
             aggregate = ir.Aggregate(tuple(self.keys), tuple(self.measures.values()))
-        return TypedReturn(tuple(self.scores), aggregate, tuple(self.columns), order, having)
+        columns = tuple(self.columns)
+        return TypedReturn(
+            tuple(self.scores), aggregate, columns, order, having, self.object_columns
+        )
 
     # Columns
 
@@ -255,6 +262,11 @@ class _Return:
         aliased = self.aliases.get(alias.name)
         if aliased is not None:
             return aliased
+        for each in self.object_columns:
+            if each.name == alias.name:
+                text = f"the object '{alias.name}' has no order and is compared with nothing"
+                hint = "name one of its properties: $p.name"
+                raise self.scope.names.fail(alias.span, text, code="T7", hint=hint)
         text = f"no column has the alias '{alias.name}'"
         raise self.scope.names.fail(alias.span, text, hint="name one with as, in return")
 

@@ -106,11 +106,13 @@ def _rows(plan: ir.ReadPlan) -> Shares:
         order=plan.order if cuts else (),
         limit=(plan.limit or 0) + plan.offset if cuts else None,
         offset=0,
+        object_columns=(),
     )
     folds = cuts or (plan.distinct and len(leaves.columns) == projected)
     folded = replace(
         gathered,
         columns=leaves.as_slots,
+        object_columns=(),
         order=order if cuts else (),
         limit=of_share.limit,
         offset=0,
@@ -224,6 +226,7 @@ def _only_columns(
         limit=None,
         offset=0,
         having=None,
+        object_columns=(),
     )
 
 

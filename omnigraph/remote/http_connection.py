@@ -170,14 +170,16 @@ class HttpConnection:
         return self._send(method, path, params, headers, content, is_safe=is_read)
 
     @contextmanager
-    def stream(self, path: str, body: Any = None, params: Params = ()) -> Iterator[httpx.Response]:
+    def stream(
+        self, path: str, body: Any = None, params: Params = (), accept: str | None = None
+    ) -> Iterator[httpx.Response]:
         """An answer that is read while it arrives: to a JSON body, or to a GET without one."""
         self._require_open()
         request = self._client.build_request(
             "GET" if body is None else "POST",
             self.base + path,
             params=list(params),
-            headers={} if body is None else JSON,
+            headers={**({} if body is None else JSON), **({"Accept": accept} if accept else {})},
             content=None if body is None else encoded(body),
         )
         response = self._first(lambda: self._client.send(request, stream=True))

@@ -6,6 +6,7 @@ time while it is iterated over.
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 
@@ -160,6 +161,10 @@ class ServedHistory(EntityHistory):
         self._params = list(params)
         self.unreadable: CommitId | None = None
         self._first = self._page(None)  # which refuses what cannot be asked
+
+    def __repr__(self) -> str:
+        kind, name, entity = map(unquote, self._path.split("/")[2:5])
+        return f"EntityHistory({kind} {name} {entity!r})"
 
     def __iter__(self) -> Iterator[EntityRevision]:
         self.unreadable = None

@@ -67,7 +67,7 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbed
         self.tags = RemoteTags(session)
         self.commits = RemoteCommits(session)
         self.recoveries = RemoteRecoveries(session)
-        self.changes = RemoteChangeFeed(session)
+        self.changes = RemoteChangeFeed(session, self.schema)
         self.reviews = RemoteReviews(session)
         self.stored_queries = RemoteStoredQueries(session)
         self.jobs = RemoteJobs(session)

@@ -12,11 +12,19 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import orjson
+import pyarrow as pa
 
 from omnigraph.arguments import checked
-from omnigraph.errors import AlreadyExists, BadRequest, NotServed
+from omnigraph.catalog.model import Type
+from omnigraph.errors import AlreadyExists, BadRequest, ConstraintViolated, NotServed
 from omnigraph.exec.changes.blobs import BlobCell
-from omnigraph.exec.changes.export import ExportResult, choose_owners, require_export
+from omnigraph.exec.changes.export import (
+    Exporting,
+    ExportResult,
+    choose_owners,
+    exported_to,
+    require_export,
+)
 from omnigraph.exec.load.inputs import open_whole
 from omnigraph.exec.load.request import MODES, TYPE_OF_COLUMNS, LoadResult
 from omnigraph.exec.merge.resolve import ENTITY, Resolve
@@ -33,6 +41,7 @@ from omnigraph.remote.line_counts import LineCounts, kind_and_type
 from omnigraph.remote.load_body import load_body
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.served_changes import blob_of
+from omnigraph.remote.served_rows import ARROW, arrow_batches
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.types import Kind
 
@@ -117,7 +126,10 @@ class RemoteVerbs(Graph):
             raise BadRequest("the input holds columns", TYPE_OF_COLUMNS)
         with body.content:
             media = {"Content-Type": body.media}
-            done = self._loaded(body.path, body.content, media, params, once)
+            try:
+                done = self._loaded(body.path, body.content, media, params, once)
+            except ConstraintViolated as refused:
+                raise body.at_source(refused) from None
         meter.report("done", done.total_entities)
         return done
 
@@ -154,15 +166,17 @@ class RemoteVerbs(Graph):
         progress: Callable[[Progress], None] | None = None,
         dates: str = "numbers",
     ) -> ExportResult:
-        """Write one snapshot as NDJSON that loads again; how many rows of what."""
+        """Write one snapshot as NDJSON that loads again, as Parquet or as CSV; how many rows of
+        what. The files are those that the library writes."""
         self.session.require_local_engine(engine, spark)
         require_export(format, dates)
-        if format != "jsonl":
-            raise NotServed(f"an export as {format}", self.uri, "export it as jsonl")
-        if isinstance(target, io.TextIOBase):
-            raise BadRequest("an export is bytes, not text", "open the file with mode 'wb'")
         named = None if types is None else list(types)
         meter = Meter(progress)
+        if format != "jsonl":
+            self.session.require_branch(branch, snapshot)
+            return exported_to(self._columns_export(named, branch, snapshot, meter), target, format)
+        if isinstance(target, io.TextIOBase):
+            raise BadRequest("an export is bytes, not text", "open the file with mode 'wb'")
         with self._exported(named, branch, snapshot) as response:
             commit = response.headers.get("omnigraph-snapshot-id")
             catalog = self.schema.catalog if commit is None else self.schema.at(commit).catalog
@@ -186,6 +200,20 @@ class RemoteVerbs(Graph):
                         stream.write(chunk)
         meter.add(0, "done")
         return counts.result(commit)
+
+    def _columns_export(
+        self, types: list[str] | None, branch: str, snapshot: str | None, meter: Meter
+    ) -> Exporting:
+        """An export whose rows come from the server, all of one commit."""
+        commit = self.snapshot(branch, commit=snapshot).commit_id
+        owners = choose_owners(self.schema.at(commit).catalog, types)
+
+        def batches_of(owner: Type) -> Iterator[pa.RecordBatch]:
+            asked = {"snapshot": commit, "type_names": [owner.name]}
+            with self.session.http.stream("/export", asked, accept=ARROW) as response:
+                yield from arrow_batches(response.iter_bytes())
+
+        return Exporting(batches_of, commit, owners, meter)
 
     @checked
     def export_lines(

@@ -6,7 +6,7 @@ that the API has no word for is `NotServed`, never ignored.
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -31,9 +31,11 @@ from omnigraph.graph.views import (
     TagsView,
 )
 from omnigraph.remote.answers import settled
+from omnigraph.remote.branch_lease import BranchLeases
 from omnigraph.remote.event_stream import followed
 from omnigraph.remote.from_wire import commit_of, commit_or_none, merge_of, page_of, tag_of
 from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given, segment
+from omnigraph.remote.remote_schema import RemoteSchema
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.served_changes import ServedChanges, baseline_of
 from omnigraph.storage.manifest.tags import Tag
@@ -49,14 +51,14 @@ class RemoteBranches(BranchesView):
     def __init__(self, session: RemoteSession) -> None:
         self._session = session
         self._http = session.http
+        self._leases = BranchLeases(session.http)
 
     @checked
     def create(self, name: str, from_: str = MAIN) -> str:
         """A new branch at the head of another, or at any point in time; its name, trimmed."""
         self._session.require_writable()
         self._session.require_branch(from_)
-        made = self._http.write("POST", "/branches", {"name": name, "from": from_})
-        return str(made["name"])
+        return self._leases.create(name, from_)
 
     def list(self) -> tuple[str, ...]:
         """Every branch, sorted by name."""
@@ -71,9 +73,9 @@ class RemoteBranches(BranchesView):
         self._http.write("DELETE", f"/branches/{segment(name)}")
 
     def owned(self, name: str) -> AbstractContextManager[None]:
-        """Nothing: no lock of this process reaches the files, so the branch of a transaction whose
-        client died stays until somebody deletes it."""
-        return nullcontext()
+        """A block in which the server keeps a branch for this client: one that it leaves by dying
+        is removed."""
+        return self._leases.owned(name)
 
     @checked
     def merge(
@@ -264,9 +266,10 @@ def change_params(
 class RemoteChangeFeed(ChangesView):
     """The change feed of a served graph. Consumers are registered where its files are."""
 
-    def __init__(self, session: RemoteSession) -> None:
+    def __init__(self, session: RemoteSession, schema: RemoteSchema) -> None:
         self._session = session
         self._http = session.http
+        self._schema = schema
 
     @checked
     def poll(
@@ -334,7 +337,7 @@ class RemoteChangeFeed(ChangesView):
             self._refuse("a baseline of a registered consumer")
         self._session.require_branch(branch)
         body = {"branch": branch, "kind": list(kinds), "type": list(types), "op": list(ops)}
-        return baseline_of(self._http, body)
+        return baseline_of(self._http, body, self._schema.at)
 
     @checked
     def register(

@@ -17,13 +17,16 @@ from omnigraph.errors import BadRequest, OmnigraphError, StorageFailed
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.blobs import BlobCell
 from omnigraph.exec.changes.diff import Change, Changes, Page, Position
-from omnigraph.exec.changes.export import ExportResult
+from omnigraph.exec.changes.export import ExportResult, form_of
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
+from omnigraph.exec.schemas import Accepted
 from omnigraph.output_file import whole_file
 from omnigraph.remote.from_wire import Document, changes_of
 from omnigraph.remote.http_connection import HttpConnection, Params, given
+from omnigraph.remote.iso_lines import iso_lines
 from omnigraph.remote.line_counts import LineCounts
 from omnigraph.storage.records import CommitId
+from omnigraph.types import DatesForm
 
 
 class ServedChanges(Changes):
@@ -74,12 +77,17 @@ class ServedBaseline(Baseline):
     """The whole of one commit, copied to a file of its own, and the cursor that goes on."""
 
     _copy: "_TemporaryCopy" = field(kw_only=True, repr=False)
+    _schema_at: Callable[[str], Accepted] = field(kw_only=True, repr=False)
 
-    def to_file(self, path: str | os.PathLike[str]) -> ExportResult:
+    def to_file(self, path: str | os.PathLike[str], dates: DatesForm = "numbers") -> ExportResult:
         """Write the records without the handshake to a file that appears when it is durable."""
+        form_of(dates)
         counts = LineCounts()
+        chunks = self._chunks()
+        if dates == "iso":
+            chunks = iso_lines(chunks, self._schema_at(self.commit_id).catalog)
         with whole_file(path, "the export") as stream:
-            for chunk in self._chunks():
+            for chunk in chunks:
                 counts.see(chunk)
                 stream.write(chunk)
         return counts.result(self.commit_id)
@@ -98,7 +106,9 @@ class _TemporaryCopy:
         weakref.finalize(self, self.file.close)
 
 
-def baseline_of(http: HttpConnection, body: Document) -> ServedBaseline:
+def baseline_of(
+    http: HttpConnection, body: Document, schema_at: Callable[[str], Accepted]
+) -> ServedBaseline:
     """The baseline that a server sends, once all of it is here."""
     copy = _TemporaryCopy()
     last = b""
@@ -113,7 +123,13 @@ def baseline_of(http: HttpConnection, body: Document) -> ServedBaseline:
     except (orjson.JSONDecodeError, KeyError, TypeError) as cause:
         raise StorageFailed("read a baseline", "the answer ended before its last line") from cause
     commit, cursor = handshake["snapshot_commit_id"], handshake["resume_cursor"]
-    return ServedBaseline(CommitId(commit), cursor, None, _copy=copy)  # type: ignore[arg-type]
+    return ServedBaseline(
+        CommitId(commit),
+        cursor,
+        None,  # type: ignore[arg-type]  # the copy is what is read
+        _copy=copy,
+        _schema_at=schema_at,
+    )
 
 
 @dataclass(frozen=True, slots=True)

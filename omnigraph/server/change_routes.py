@@ -11,11 +11,12 @@ from typing import Any, TypedDict
 from omnigraph.errors import BadRequest, Forbidden, NotFound
 from omnigraph.exec.changes.diff import OPS
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
-from omnigraph.graph.export_verbs import pinned_export
+from omnigraph.graph.export_verbs import exported_csv, exported_rows, pinned_export
 from omnigraph.server import wire_changes
 from omnigraph.server.bodies import block_output, cause_output, changes_page
 from omnigraph.server.call import NDJSON, Answer, RouteCall, answered
 from omnigraph.server.read_routes import MAIN
+from omnigraph.server.row_formats import CSV, arrow_chunks, chosen
 from omnigraph.types import parse_table_key
 
 FILTERS = ("kind", "type", "op")
@@ -106,15 +107,22 @@ def baseline(call: RouteCall) -> Answer:
 
 
 def export(call: RouteCall) -> Answer:
-    """One branch as NDJSON that loads again."""
+    """One branch as NDJSON that loads again, or one type as Arrow or CSV where it is accepted."""
     body = call.json(wire_changes.ExportRequest)
     if body.branch is not None and body.snapshot is not None:
         raise BadRequest("request may specify branch or snapshot, not both")
     pinned = pinned_export(call.graph, body.branch or MAIN, body.snapshot)
     call.facts.update(branch=pinned.branch, commit=pinned.commit_id)
     types = [*(body.type_names or ()), *map(_type_of_table, body.table_keys or ())]
+    headers: dict[str, str] = {"Omnigraph-Snapshot-Id": pinned.commit_id}
+    media = chosen(call.headers.get("accept"))
+    if media == CSV:
+        return _streamed(exported_csv(call.whole_graph(), types or None, pinned), headers, media)
+    if media is not None:
+        _, batches = exported_rows(call.whole_graph(), types or None, pinned)
+        return _streamed(arrow_chunks(batches), headers, media)
     lines = call.whole_graph().export_lines(types=types or None, snapshot=pinned.commit_id)
-    return _streamed(lines, {"Omnigraph-Snapshot-Id": pinned.commit_id})
+    return _streamed(lines, headers)
 
 
 def _type_of_table(key: str) -> str:
@@ -124,6 +132,8 @@ def _type_of_table(key: str) -> str:
         raise BadRequest(str(cause), "write node:<Type> or edge:<Type>") from None
 
 
-def _streamed(chunks: Iterator[bytes], headers: dict[str, str] | None = None) -> Answer:
+def _streamed(
+    chunks: Iterator[bytes], headers: dict[str, str] | None = None, media: str = NDJSON
+) -> Answer:
     first = next(chunks, b"")
-    return Answer(media=NDJSON, headers=headers or {}, stream=chain([first], chunks))
+    return Answer(media=media, headers=headers or {}, stream=chain([first], chunks))

@@ -156,7 +156,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         request=wire.IngestRequest,
         answers=wire.IngestOutput,
         size=BodySize.LOAD,
-        other_bodies=(PARQUET, ARROW),
+        other_bodies=(PARQUET, ARROW, CSV),
         parameters=_LOAD,
     ),
     write_row(
@@ -277,6 +277,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         change_routes.export,
         request=wire_changes.ExportRequest,
         answers=NDJSON,
+        other_media=(ARROW, CSV),
     ),
     get_row(
         "/schema",

@@ -5,7 +5,8 @@ are: no row becomes a Python value.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import IO, Any
 
 import orjson
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
+from omnigraph.exec.load.text_cells import TEXT_CELLS, csv_batches
 from omnigraph.exec.read.result import QueryResult
 
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
@@ -32,8 +34,13 @@ def chosen(accept: str | None) -> str | None:
     return None
 
 
-def column_batches(stream: IO[bytes], media: str) -> pa.RecordBatchReader:
-    """The columns of a Parquet file or an Arrow stream, a batch at a time, or `BadRequest`."""
+def column_batches(
+    stream: IO[bytes], media: str, reopen: Callable[[], IO[bytes]]
+) -> pa.RecordBatchReader:
+    """The columns of a Parquet file, an Arrow stream or CSV, a batch at a time, or `BadRequest`.
+    `reopen` gives the body from its beginning."""
+    if media == CSV:
+        return _text_columns(reopen)
     try:
         if media == ARROW:
             return pa.ipc.open_stream(stream)
@@ -45,6 +52,26 @@ def column_batches(stream: IO[bytes], media: str) -> pa.RecordBatchReader:
         raise BadRequest(f"the body is not {media}: {cause}") from None
 
 
+def _text_columns(reopen: Callable[[], IO[bytes]]) -> pa.RecordBatchReader:
+    """The cells of CSV, marked as texts."""
+    batches = _sound(csv_batches(reopen))
+    first = next(batches, None)
+    if first is None:
+        return pa.RecordBatchReader.from_batches(pa.schema([]), [])
+    schema = first.schema.with_metadata(TEXT_CELLS)
+    marked = (batch.replace_schema_metadata(TEXT_CELLS) for batch in chain([first], batches))
+    return pa.RecordBatchReader.from_batches(schema, marked)
+
+
+def _sound(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except (pa.ArrowException, OSError) as cause:
+        raise BadRequest(
+            f"the body is not {CSV}: {cause}", "correct it and send it again"
+        ) from None
+
+
 def arrow_bytes(result: QueryResult) -> bytes:
     """The columns as an Arrow IPC stream."""
     table = result.to_arrow()
@@ -52,6 +79,21 @@ def arrow_bytes(result: QueryResult) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+def arrow_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    """An Arrow IPC stream, a batch at a time; nothing where there is no batch."""
+    sink, writer = io.BytesIO(), None
+    for batch in batches:
+        if writer is None:
+            writer = pa.ipc.new_stream(sink, batch.schema)
+        writer.write_batch(batch)
+        yield sink.getvalue()
+        sink.seek(0)
+        sink.truncate()
+    if writer is not None:
+        writer.close()
+        yield sink.getvalue()
 
 
 def csv_bytes(result: QueryResult) -> bytes:

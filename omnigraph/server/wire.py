@@ -319,15 +319,18 @@ class BranchCreateRequest(Body, kw_only=True):
 
     name: str
     from_: str | None = msgspec.field(name="from", default=None)
+    lease_seconds: int | None = None
+    renew: bool = False
 
 
 class BranchCreateOutput(Body, kw_only=True):
-    """The branch that was created."""
+    """The branch that was created, or whose lease was renewed."""
 
     uri: str
     from_: str = msgspec.field(name="from")
     name: str
     actor_id: str | None
+    lease_seconds: int | UnsetType = UNSET
 
 
 class BranchDeleteOutput(Body, kw_only=True):

@@ -24,6 +24,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server import wire
 from omnigraph.server.applied_sets import AppliedSets
 from omnigraph.server.asgi import ServerApp
+from omnigraph.server.branch_leases import LeaseWatch
 from omnigraph.server.connection import ABORT
 from omnigraph.server.oidc_trust import trust_of_file
 from omnigraph.server.policy_files import ReloadedFiles, first_policies
@@ -123,6 +124,7 @@ class Worker:
             self._settings, self._graphs, self._app.gate, self._files, self._log
         )
         self._clock = UpkeepClock(parse_schedule(self._settings.upkeep), self._app.jobs.start)
+        self._leases = LeaseWatch(self._log.event)
         self._files.reload_tokens()  # they may have changed since the server started
         self._server = WorkerServer(self._config())
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
@@ -174,6 +176,7 @@ class Worker:
             await asyncio.sleep(_WRITE_METRICS_S)
             await loop.run_in_executor(None, self._graphs.retry)
             await loop.run_in_executor(None, self._look_at_clock)
+            await loop.run_in_executor(None, self._leases.look, self._graphs.opened())
             await loop.run_in_executor(None, self._files.look)
             assert self._app.sets is not None
             for swap in await loop.run_in_executor(None, self._app.sets.look):

@@ -15,13 +15,13 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.graph.door import USE_QUERY
-from omnigraph.server import wire
+from omnigraph.server import branch_leases, wire
 from omnigraph.server.bodies import change_output, commit_output, load_output, merge_output
 from omnigraph.server.call import JSON, Answer, RouteCall, answered, require_media
 from omnigraph.server.idempotency import WriteOnce, write_once
 from omnigraph.server.read_routes import MAIN
 from omnigraph.server.refusals import HttpRefusal
-from omnigraph.server.row_formats import ARROW, PARQUET, column_batches
+from omnigraph.server.row_formats import ARROW, CSV, PARQUET, column_batches
 from omnigraph.server.status import reworded
 
 IF_COMMIT = "Omnigraph-If-Graph-Commit"
@@ -101,8 +101,8 @@ def _either(new: str | None, old: str | None, *names: str) -> str | None:
 
 
 def load(call: RouteCall) -> Answer:
-    """Load NDJSON that comes as a text, or the columns of one type as Parquet or Arrow."""
-    media = require_media(call.headers, JSON, ARROW, PARQUET)
+    """Load NDJSON that comes as a text, or the columns of one type as Parquet, Arrow or CSV."""
+    media = require_media(call.headers, JSON, ARROW, PARQUET, CSV)
     if media != JSON:
         return _load_columns(call, media)
     return _load(call, call.json(wire.IngestRequest))
@@ -160,7 +160,8 @@ def _load_columns(call: RouteCall, media: str) -> Answer:
     if (node is None) == (edge is None):
         raise BadRequest("columns are of one type", "give the query parameter type or edge")
     with call.body_stream() as stream:
-        done, once = _loaded_as_asked(call, column_batches(stream, media), type=node, edge=edge)
+        columns = column_batches(stream, media, call.body_stream)
+        done, once = _loaded_as_asked(call, columns, type=node, edge=edge)
     return once.replayed(
         answered(load_output(done, call.graph.uri)), done.commit, repeated=done.repeated
     )
@@ -195,12 +196,26 @@ def _texts(call: RouteCall) -> dict[str, str] | None:
 
 
 def new_branch(call: RouteCall) -> Answer:
-    """Create a branch."""
+    """Create a branch; with `lease_seconds` that of a transaction, which ends with its lease."""
     body = call.json(wire.BranchCreateRequest)
     base = body.from_ or MAIN
     call.facts.update(branch=body.name)
-    name = call.graph.branches.create(body.name, from_=base)
-    made = wire.BranchCreateOutput(uri=call.graph.uri, from_=base, name=name, actor_id=call.actor)
+    seconds = body.lease_seconds
+    if seconds is None:
+        name = call.graph.branches.create(body.name, from_=base)
+    elif body.renew:
+        branch_leases.renew(call.whole_graph(), body.name, seconds, call.actor)
+        name = body.name
+    else:
+        with branch_leases.leased(call.whole_graph(), body.name, seconds, call.actor):
+            name = call.graph.branches.create(body.name, from_=base)
+    made = wire.BranchCreateOutput(
+        uri=call.graph.uri,
+        from_=base,
+        name=name,
+        actor_id=call.actor,
+        lease_seconds=UNSET if seconds is None else seconds,
+    )
     return answered(made)
 
 
@@ -209,6 +224,7 @@ def delete_branch(call: RouteCall) -> Answer:
     name = call.path["branch"]
     call.facts.update(branch=name)
     call.graph.branches.delete(name)
+    branch_leases.forget(call.whole_graph(), name)
     gone = wire.BranchDeleteOutput(uri=call.graph.uri, name=name, actor_id=call.actor)
     return answered(gone)
 
@@ -252,6 +268,8 @@ def merge(call: RouteCall) -> Answer:
             metadata=once.metadata(body.metadata),
             once=None if body.dry_run else once.mark,
         )
+    if done.branch_deleted:
+        branch_leases.forget(call.whole_graph(), body.source)
     call.facts.update(commit=None if done.commit is None else done.commit.id)
     return once.replayed(answered(merge_output(done)), done.commit, repeated=done.repeated)
 

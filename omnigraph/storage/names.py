@@ -9,6 +9,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.types import TableKey, parse_table_key
 
 BACKUP_FOLDER = "__backup"
+BACKUP_RUNNING = f"{BACKUP_FOLDER}/running.json"  # a backup to this root has not ended
 MANIFEST = "__manifest"
 MAIN = "main"
 RESERVED_ACTORS = "omnigraph:"

@@ -21,9 +21,15 @@ from omnigraph.storage.flushing import (
 )
 from omnigraph.storage.lance.datasets import Handle, no_panic
 from omnigraph.storage.locks.locks import hold
-from omnigraph.storage.manifest import publish
 from omnigraph.storage.manifest.state import LOCATION, read_state
-from omnigraph.storage.names import BACKUP_FOLDER, MAIN, lock_name, require_actor, table_location
+from omnigraph.storage.names import (
+    BACKUP_FOLDER,
+    BACKUP_RUNNING,
+    MAIN,
+    lock_name,
+    require_actor,
+    table_location,
+)
 from omnigraph.storage.objects import Root, StorageOptions, root_of
 from omnigraph.storage.protocol.power_cut import PowerCut
 from omnigraph.storage.records import CommitId, SchemaId, Snapshot
@@ -33,9 +39,9 @@ from omnigraph.types import TableKey
 if TYPE_CHECKING:
     from ulid import ULID
 
-    from omnigraph.storage.upkeep.backup_copy import is_unfinished
+    from omnigraph.storage.manifest import publish
 else:
-    is_unfinished = deferred("omnigraph.storage.upkeep.backup_copy", "is_unfinished")
+    publish = deferred("omnigraph.storage.manifest", "publish")
     ULID = deferred("ulid", "ULID")
 
 
@@ -44,12 +50,14 @@ def create(
     tables: Sequence[tuple[TableKey, pa.Schema]],
     *,
     files: Mapping[str, bytes] | None = None,
+    remote_files: Mapping[str, bytes] | None = None,
     schema: SchemaId | None = None,
     actor: str | None = None,
     storage_options: StorageOptions | None = None,
     settings: Settings | None = None,
 ) -> Store:
-    """A new graph of empty tables. Its manifest comes last: until then there is no graph."""
+    """A new graph of empty tables. Its manifest comes last: until then there is no graph. The
+    `remote_files` are for an object store alone."""
     where = root_of(uri, storage_options)
     where.require_branchable()
     require_actor(actor)
@@ -65,7 +73,8 @@ def create(
         pins = [store.tables.create(table_key, schema) for table_key, schema in tables]
         failpoints.hit("init.tables")
         store.audit.create()
-        for path, data in (files or {}).items():
+        more = {} if where.is_local else remote_files or {}
+        for path, data in {**(files or {}), **more}.items():
             store.objects.put_unflushed(path, data)
         failpoints.hit("init.objects")
         store.flusher.owe_below("")
@@ -140,7 +149,7 @@ def _require_graph(store: Store, settings: Settings, folders: frozenset[str] | N
     missing = NotFound("graph", store.where.uri, "create it with init")
     if store.where.path is not None and not store.where.path.is_dir():
         raise missing
-    if (folders is None or BACKUP_FOLDER in folders) and is_unfinished(store.objects):
+    if (folders is None or BACKUP_FOLDER in folders) and store.objects.has(BACKUP_RUNNING):
         raise NotFound(
             "graph", store.where.uri, "a backup to it was interrupted: run the backup again"
         )

@@ -4,16 +4,12 @@ Invariant: a read-only store writes nothing, not even a lock file.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from omnigraph.errors import (
-    BadRequest,
-    Conflict,
-    NotFound,
-    RecoveryRequired,
-    StorageFailed,
-)
+from omnigraph.deferred import deferred
+from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.derived.derived_folder import DerivedFiles
@@ -26,16 +22,15 @@ from omnigraph.storage.lance.reader import Arriving, TableReader, uncounted
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.tag_refs import TagRefs
+from omnigraph.storage.late_parts import LateParts
 from omnigraph.storage.lifetime import Lifetime
 from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
 from omnigraph.storage.manifest.branches import BACKUP_LOCK, BRANCHES_LOCK, RETENTION_LOCK, Branches
-from omnigraph.storage.manifest.feed_claims import FeedClaims
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.owned_branches import OwnedBranches
-from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import State
 from omnigraph.storage.manifest.tags import Tags
@@ -44,27 +39,23 @@ from omnigraph.storage.names import (
     lock_name,
 )
 from omnigraph.storage.objects import Files, Objects, Root
-from omnigraph.storage.protocol.audit import Audit
-from omnigraph.storage.protocol.auto_compaction import Folding
-from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
 from omnigraph.storage.protocol.intent import WriterKind, stated_facts
-from omnigraph.storage.protocol.promote import Promotions
-from omnigraph.storage.protocol.reclaim import Reclaims
-from omnigraph.storage.protocol.recover import Recoverer
-from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.protocol.sidecars import Sidecars
-from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, CommitId, OperationId, Origin, SchemaId, Snapshot
 from omnigraph.storage.stats import Stats
-from omnigraph.storage.upkeep.cleanup import Reclaimer
-from omnigraph.storage.upkeep.compaction import Compactor
-from omnigraph.storage.upkeep.drift import Drifts
-from omnigraph.storage.upkeep.repair import Repairer
 from omnigraph.types import TableKey
 
-SCHEMA_LOCK = lock_name("a-schema-change", "")  # taken before all others
+if TYPE_CHECKING:
+    from omnigraph.storage.protocol.commit import Prepared
+    from omnigraph.storage.protocol.schema_write import SchemaWrite
+    from omnigraph.storage.protocol.write import Write
+    from omnigraph.storage.write_parts import WriteParts
+else:
+    SchemaWrite = deferred("omnigraph.storage.protocol.schema_write", "SchemaWrite")
+    Write = deferred("omnigraph.storage.protocol.write", "Write")
+    WriteParts = deferred("omnigraph.storage.write_parts", "WriteParts")
 
-ROLLBACK_PENDING = "a pending recovery sidecar requires rollback — reopen the graph read-write"
+SCHEMA_LOCK = lock_name("a-schema-change", "")  # taken before all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +70,7 @@ class Settings:
     lock_wait_s: float = LOCK_WAIT_S
 
 
-class Store:
+class Store(LateParts):
     """One open graph."""
 
     def __init__(self, where: Root, *, read_only: bool, settings: Settings) -> None:
@@ -109,9 +100,6 @@ class Store:
         tag_refs = TagRefs(where, self.datasets, self.objects)
         self.manifest = Manifest(where.uri, self.datasets, tag_refs, self.copies)
         self.queries = Queries(self.datasets, self.manifest)
-        self.publisher = Publisher(
-            where.uri, self.datasets, self.manifest, self.queries, self.locks, self.stats
-        )
         self.history = History(self.datasets, self.manifest, self.queries)
         self.branches = Branches(
             self.datasets, tag_refs, self.manifest, self.locks, self.stats, self.require_writable
@@ -126,73 +114,32 @@ class Store:
             self.stats,
             self.require_writable,
         )
-        self.feed_claims = FeedClaims(where, self.objects, self.locks, self.require_writable)
         self.beside = BesideObjects(where, self.objects, self.locks, self.require_writable)
         self.sidecars = Sidecars(self.objects, self.stats)
-        self.audit = Audit(self.datasets, self.tables)
-        self.drifts = Drifts(
-            self.datasets,
-            self.tables,
-            self.manifest,
-            self.sidecars,
-            self.locks,
-            read_only=read_only,
-        )
-        self.reclaimer = Reclaimer(
-            self.datasets,
-            self.manifest,
-            self.queries,
-            self.sidecars,
-            self.objects,
-            self.locks,
-            self.stats,
-        )
-        promotions = Promotions(self.objects)
-        reclaims = Reclaims(self.datasets, self.manifest, self.objects, self.stats)
-        self.compactor = Compactor(self.datasets, self.tables)
-        self.folding = Folding(
-            self.datasets, self.tables, self.manifest, self.locks, self.stats, on=settings.fold
-        )
-        self._recoverer = Recoverer(
-            self.datasets,
-            self.tables,
-            self.manifest,
-            self.publisher,
-            self.history,
-            self.sidecars,
-            promotions,
-            reclaims,
-            self.audit,
-            self.locks,
-            self.stats,
-        )
-        self.repairer = Repairer(
+        self.turns = Turns(self.locks)
+        self.first: Handle | None = None  # the manifest by which an open knew the graph
+        super().__init__()
+        self._settings = settings
+
+    def _write_parts(self) -> WriteParts:
+        return WriteParts(
+            self.where,
             self.datasets,
             self.tables,
             self.deltas,
             self.manifest,
-            self.publisher,
-            self.sidecars,
-            self.drifts,
-            self._recoverer,
-            self.locks,
-        )
-        self._committer = Committer(
-            self.tables,
-            self.manifest,
             self.queries,
-            self.publisher,
+            self.history,
+            self.objects,
             self.sidecars,
             self.locks,
-            self.folding,
-            promotions,
-            reclaims,
             self.flusher,
             self.stats,
-            wait_s=settings.lock_wait_s,
+            self.require_writable,
+            read_only=self.read_only,
+            folds=self._settings.fold,
+            wait_s=self._settings.lock_wait_s,
         )
-        self.turns = Turns(self.locks)
-        self.first: Handle | None = None  # the manifest by which an open knew the graph
 
     # Reading
 
@@ -202,7 +149,7 @@ class Store:
         *,
         commit: str | None = None,
         recent: bool = False,
-        seen_by: Write | None = None,
+        seen_by: "Write | None" = None,
     ) -> Snapshot:
         """What a read sees now, or saw at a commit; with `recent` what it saw a moment ago, without
         a look if this process has just had one; or what a write builds on."""
@@ -285,7 +232,7 @@ class Store:
         healed: bool = False,
     ) -> State:
         self.require_writable()
-        if not healed:
+        if not healed and self.sidecars.pending():
             self._recoverer.heal(patient=False, kept=turn.kept)
         state = self.manifest.recent(branch) if recent else self.manifest.state(branch)
         state.require_schema(SchemaId(schema) if schema else None)
@@ -319,30 +266,10 @@ class Store:
         )
         return self.commit_prepared(prepared, write.turn)
 
-    def commit_prepared(self, prepared: Prepared, turn: Turn) -> Commit:
+    def commit_prepared(self, prepared: "Prepared", turn: Turn) -> Commit:
         """Walk a prepared write through the protocol."""
         with self.lifetime.committing():
-            return self._commit(prepared, turn)
-
-    def _commit(self, prepared: Prepared, turn: Turn) -> Commit:
-        branch = prepared.intent.branch
-        try:
-            commit, has_steps = self._committer.commit(prepared, turn)
-        except HeadAhead as ahead:
-            raise _settled(self, prepared, ahead, turn) from ahead
-        except RecoveryRequired as stopped:
-            if isinstance(stopped.__cause__, Conflict):
-                # Lost at the very end: undo it now, the caller may begin again.
-                self._recoverer.heal(patient=True, kept=turn.kept)
-                raise stopped.__cause__ from stopped
-            raise
-        state = self.manifest.known(branch)
-        if state is not None and state.version == commit.manifest_version:
-            self.history.remember(commit, self.manifest.snapshot(state), published=state)
-        # A commit has at most four barriers: one with steps of its own leaves this to the next.
-        if not (self.flusher.is_on and has_steps):
-            self.folding.fold_manifest_quietly(branch, turn.kept)
-        return commit
+            return self._writing.commit(prepared, turn)
 
     @contextmanager
     def upkeep(self, *, reclaims: bool = False) -> Iterator[None]:
@@ -365,7 +292,7 @@ class Store:
         `if_room` a full disk is no failure: the sidecars stay until there is room."""
         self.require_writable()
         try:
-            return self._recoverer.heal(patient=True)
+            return self._recoverer.heal(patient=True) if self.sidecars.pending() else ()
         except StorageFailed as cause:
             if not (if_room and cause.is_full):
                 raise
@@ -392,6 +319,7 @@ class Store:
         """Let go of every open handle and everything remembered. A later use opens them again."""
         self.datasets.close()
         self.tables.id_index.clear()
+        self.tables.direct.clear()
         self.derived.clear()
         self.derived.files.close()
         self.deltas.clear()
@@ -402,33 +330,6 @@ class Store:
         """Pass unless the store was opened read-only."""
         if self.read_only:
             raise BadRequest("the graph is open read-only", "open it without read_only to write")
-
-
-def _settled(store: Store, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:
-    """A writer died between our look and our locks: settle it, then say what this write met."""
-    branch = prepared.intent.branch
-    alive = store._recoverer.heal(patient=True, kept=turn.kept)
-    store.manifest.state(branch).require(prepared.expected_table_versions)
-    blocking = _blocking(store.sidecars, alive, ahead.table_key, branch)
-    if blocking is not None:
-        return RecoveryRequired(blocking, ROLLBACK_PENDING)
-    return StorageFailed(
-        f"checked {ahead.table_key} on {branch}",
-        f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
-        "sidecar explains it; run `omnigraph repair`",
-    )
-
-
-def _blocking(
-    sidecars: Sidecars, operations: Sequence[OperationId], table_key: TableKey, branch: str
-) -> OperationId | None:
-    for operation in operations:
-        sidecar = sidecars.read(operation)
-        if sidecar is None or sidecar.branch != branch:
-            continue
-        if any(table.table_key == table_key for table in sidecar.tables):
-            return operation
-    return None
 
 
 def _has_unsettled_schema_change(sidecars: Sidecars) -> bool:

@@ -254,6 +254,10 @@ def test_conflicts_are_shown_side_by_side_with_the_way_out(folder: Path) -> None
         "change one side and merge again, or decide:",
     ]
     assert "--resolve 'Person/Ada=theirs'" in done.stderr
+    assert (
+        """  --resolve 'Person/Ada={"age": 37}'   set some properties, keep the others""" in shown
+    )
+    assert not any("--by property" in line for line in shown), "both changed the age"
     assert shown[-1].startswith("error: merge conflicts: node type 'Person', entity id 'Ada'")
     assert max(map(len, shown[:-1])) <= 80
 
@@ -291,7 +295,8 @@ def test_conflicts_are_decided_at_the_terminal(folder: Path) -> None:
 def test_a_merge_by_property(folder: Path) -> None:
     graph = og.open(folder / "g.omni")
     graph.mutate('query q() { update Person set { city: "Bath" } where name = "Ada" }')
-    assert run("branch", "merge", "review", "g.omni", cwd=folder).returncode == 1
+    refused = run("branch", "merge", "review", "g.omni", cwd=folder)
+    assert (refused.returncode, "  --by property " in refused.stderr) == (1, True)
     merged = document("branch", "merge", "review", "g.omni", "--by", "property", cwd=folder)
     assert merged == {
         "source": "review",

@@ -48,6 +48,15 @@ def test_a_column_fills_a_property_of_another_name(folder: Path) -> None:
     assert [str(table.schema.field("day").type) for table in tables] == ["date32[day]"] * 2
 
 
+def test_columns_of_edges_fill_their_ends(folder: Path) -> None:
+    (folder / "c.csv").write_text("citing,cited\n1,1\n")
+    load = ("load", "g.omni", "--data", "c.csv", "--mode", "merge", "--edge", "Cites")
+    hints = run(*load, cwd=folder).stderr.splitlines()[1:3]
+    assert hints == [
+        f"hint: --column '{name}=…' fills one of Cites's from, to" for name in ("cited", "citing")
+    ]
+
+
 def test_a_graph_that_is_named_twice_is_refused(folder: Path) -> None:
     done = run("query", "g.omni", "--store", "g.omni", "-e", ASKED, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
@@ -72,3 +81,34 @@ match { nonsense
     assert shown[:2] == ["draft", "loaded 1 Paper into draft"]
     assert shown[-2:] == ["main → draft: 1 changes", "merged draft into main: fast_forward"]
     assert "+ node Paper 2" in shown
+
+
+def test_a_date_is_a_parameter_of_a_bare_query(folder: Path) -> None:
+    (folder / "d.csv").write_text("doi,title,day\n1,one,2024-01-02\n2,2024-06-01,2025-01-01\n")
+    typed = """.load d.csv Paper
+.format csv
+.param since 2024-06-01
+match { $p: Paper  $p.day > $since } return { $p.doi }
+match { $p: Paper { title: $since } } return { $p.doi }
+.param since "2024-06-01"
+match { $p: Paper  $p.day < $since } return { $p.doi }
+.explain match { $p: Paper  $p.day < $since } return { $p.doi }
+.param since so
+"""
+    done = run("shell", "g.omni", stdin=typed, cwd=folder)
+    shown = done.stdout.splitlines()
+    assert shown[1:8] == [
+        'since = "2024-06-01"', "p.doi", "2", "p.doi", "2", 'since = "2024-06-01"', "p.doi",
+    ]  # fmt: skip
+    assert shown[8] == "1"
+    assert "($since: Date)" in shown[9]
+    assert "'so' is not JSON" in done.stderr
+
+
+def test_a_baseline_has_dates_as_text_too(folder: Path) -> None:
+    (folder / "d.csv").write_text("doi,day\n1,2024-01-02\n")
+    lines("load", "g.omni", "--data", "d.csv", "--mode", "merge", "--node", "Paper", cwd=folder)
+    for dates, day in (("iso", '"2024-01-02"'), ("numbers", "19724")):
+        out = folder / f"{dates}.jsonl"
+        lines("changes", "baseline", "g.omni", "--out", out.name, "--dates", dates, cwd=folder)
+        assert f'"day":{day}' in out.read_text()

@@ -442,11 +442,13 @@ class Writer:
         stage = self.stage(scope) if self.one_in(6) else ""
         clauses = self.pattern(scope, depth=2, inner=False)
         aggregated = self.one_in(3)
-        united = not aggregated and self.one_in(10)
+        united = "" if aggregated or not self.one_in(10) else self.pick(("columns", "objects"))
         columns, keys = self.aggregates(scope) if aggregated else self.projections(scope)
         if united:
             nodes = [name for name, type_ in scope.items() if type_ in "PCN"]
             columns, keys = [f"${self.pick(nodes)}.i as c0", f"${self.pick(nodes)}.s as c1"], ["c0"]
+        if united == "objects":
+            columns, keys = [f"${self.pick(nodes)} as c0 {{ i, s }}"], []
         distinct = "distinct " if self.one_in(4) else ""
         if distinct and not aggregated:
             keys = [key for key in keys if not key.startswith("$")]
@@ -479,11 +481,12 @@ class Writer:
         self.elements, self.lists = [f"${value}"], []
         return f"match {{ {clauses} }} with {distinct}{{ {', '.join(columns)} }}{order}{cut} "
 
-    def more(self, united: bool) -> str:
+    def more(self, united: str) -> str:
         """Other reads of the same shape."""
-        if not united:
-            return ""
         kind = self.pick(("union", "union all"))
+        if united != "columns":
+            other = f" {kind} match {{ $z: {self.pick('PCN')} }} return {{ $z {{ i, s: $z.k }} }}"
+            return other if united else ""
         one = f" {kind} match {{ $z: {self.pick('PCN')} }} return {{ $z.i as a, $z.s as b }}"
         if self.one_in(2):
             one += " union match { $z: P } return { $z.big as a, $z.s as b } limit 2"
@@ -516,6 +519,10 @@ class Writer:
             if self.one_in(12):
                 columns.append(f"${var}.*")
                 continue
+            if self.one_in(8):
+                var = self.pick((var, [*scope][-1]))  # the last one is often optional
+                columns.append(f"${var} as c{place} {{ {', '.join(self.fields(scope, var))} }}")
+                continue
             if self.one_in(4):
                 columns.append(f"{self.expression(scope)} as c{place}")
                 keys.append(f"c{place}")
@@ -532,6 +539,16 @@ class Writer:
             keys.append(f"c{place}")
         return columns, keys
 
+    def fields(self, scope: Scope, var: str) -> list[str]:
+        """The fields of an object."""
+        if self.one_in(8):
+            return ["*", f"x: {self.expression(scope)}"]
+        of_type = PROPERTIES[scope[var]]
+        named = self.draw(st.lists(st.sampled_from(of_type), min_size=1, max_size=3, unique=True))
+        if self.one_in(3):
+            named.append(f"x: {self.expression(scope)}")
+        return [*named, "id"] if self.one_in(4) else named
+
     def aggregates(self, scope: Scope) -> tuple[list[str], list[str]]:
         columns, keys = [], []
         for place in range(self.draw(st.integers(0, 2))):
@@ -539,6 +556,9 @@ class Writer:
             key = f"${var}.{self.pick(PROPERTIES[scope[var]])}"
             columns.append(f"{self.expression(scope) if self.one_in(4) else key} as c{place}")
             keys.append(f"c{place}")
+        if self.one_in(6):
+            fields = [*self.fields(scope, var := self.pick(scope)), f"y: {self.measure(scope)}"]
+            columns.append(f"${var} as o {{ {', '.join(fields)} }}")
         for place in range(self.draw(st.integers(1, 3))):
             columns.append(f"{self.measure(scope)} as m{place}")
             keys.append(f"m{place}")

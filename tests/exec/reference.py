@@ -90,15 +90,15 @@ class Reference:
         return self._cut(plan, outputs)
 
     def _united(self, plan: ir.ReadPlan, union: ir.Union) -> list[dict[str, Any]]:
-        names = [column.name for column in plan.columns]
         whole = list[list[Any]]()
         for part, keeps in zip(union.parts, (True, *union.keeps_equal), strict=True):
             columns = zip(part.columns, union.types, strict=True)
             numbered = tuple(replace(c, name=str(n), type=t) for n, (c, t) in enumerate(columns))
-            whole += [list(row.values()) for row in self.rows(replace(part, columns=numbered))]
+            plain = replace(part, columns=numbered, object_columns=())
+            whole += [list(row.values()) for row in self.rows(plain)]
             if not keeps:
                 whole = [row for n, row in enumerate(whole) if row not in whole[:n]]
-        return [dict(zip(names, row, strict=True)) for row in whole]
+        return [_row_of(plan, row) for row in whole]
 
     def _cut(self, plan: ir.ReadPlan, outputs: list[tuple[list[Any], list[Any]]]) -> list[Any]:
         if plan.distinct:
@@ -557,10 +557,24 @@ def _compare_lists(
 
 
 def _json_row(plan: ir.ReadPlan, values: Sequence[Any]) -> dict[str, Any]:
-    return {
-        column.name: json_value(value, column.type)
-        for column, value in zip(plan.columns, values, strict=True)
-    }
+    cells = zip(plan.columns, values, strict=True)
+    return _row_of(plan, [json_value(value, column.type) for column, value in cells])
+
+
+def _row_of(plan: ir.ReadPlan, values: list[Any]) -> dict[str, Any]:
+    """A row by the names of its columns; an object has those of its fields."""
+    row, objects, place = dict[str, Any](), {each.start: each for each in plan.object_columns}, 0
+    while place < len(values):
+        shape = objects.get(place)
+        if shape is None:
+            row[plan.columns[place].name] = values[place]
+            place += 1
+            continue
+        own = values[place : place + len(shape.fields) + shape.may_be_null]
+        place += len(own)
+        known = own.pop(0) if shape.may_be_null else True
+        row[shape.name] = dict(zip(shape.fields, own, strict=True)) if known else None
+    return row
 
 
 def json_value(value: Any, type_: ValueType) -> Any:

@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.graph import views
+from omnigraph.graph.handles import BranchHandle, Transaction
+from omnigraph.graph.reviews import ReviewsView
+from omnigraph.graph.schema import SchemaView
 
 SCHEMA = """
 node Person { name: String @key, age: I32?, born: Date?, photo: Blob? }
@@ -35,7 +39,25 @@ def public() -> Iterator[tuple[str, Any]]:
                 yield f"Graph.{name}", inspect.unwrap(inner)
 
 
-PUBLIC = dict(public())
+REACHED = (
+    *(views.BranchesView, views.TagsView, views.CommitsView, views.ChangesView),
+    *(views.RecoveriesView, SchemaView, ReviewsView, BranchHandle, Transaction),
+)
+"""What a user reaches from a graph."""
+OF_THE_LIBRARY = {"BranchesView.owned"}
+"""What transactions need, and nobody else."""
+
+
+def reached() -> Iterator[tuple[str, Any]]:
+    for kind in REACHED:
+        for name, member in inspect.getmembers_static(kind):
+            inner = getattr(member, "fget", None) or member
+            path = f"{kind.__name__}.{name}"
+            if not name.startswith("_") and callable(inner) and path not in OF_THE_LIBRARY:
+                yield path, inspect.unwrap(inner)
+
+
+PUBLIC = {**dict(public()), **dict(reached())}
 
 
 def test_every_public_name_has_an_example() -> None:
@@ -56,7 +78,8 @@ class World:
 
     def _state(self) -> object:
         graph = self.graph
-        return graph.snapshot().commit_id, graph.branches.list(), graph.tags.list()
+        beside = graph.reviews.list(), graph.changes.consumers()
+        return graph.snapshot().commit_id, graph.branches.list(), graph.tags.list(), beside
 
     def fresh(self) -> og.Graph:
         """The graph as it was made."""

@@ -279,7 +279,16 @@ def _projection(projection: ast.Projection) -> str:
     if isinstance(projection.expression, ast.EveryProperty):
         return f"${projection.expression.variable.name}.*"
     text = _expression(projection.expression)
-    return text if projection.alias is None else f"{text} as {projection.alias}"
+    text = text if projection.alias is None else f"{text} as {projection.alias}"
+    if not projection.object_fields:
+        return text
+    return f"{text} {{ {', '.join(map(_object_field, projection.object_fields))} }}"
+
+
+def _object_field(field: ast.ObjectField) -> str:
+    if field.name is None:
+        return "*"
+    return f"{field.name}" if field.value is None else f"{field.name}: {_expression(field.value)}"
 
 
 def _ordering(ordering: ast.Ordering) -> str:

@@ -210,8 +210,20 @@ projected = st.one_of(
     operations,
     st.sampled_from(PLAIN).map(ast.Alias),
 )
-projections = st.builds(ast.Projection, projected, st.none() | names) | st.builds(
-    ast.Projection, st.builds(ast.EveryProperty, variables)
+object_fields = (
+    st.just(ast.ObjectField(None))
+    | st.builds(ast.ObjectField, names)
+    | st.builds(ast.ObjectField, names, projected)
+)
+projections = st.one_of(
+    st.builds(ast.Projection, projected, st.none() | names),
+    st.builds(ast.Projection, st.builds(ast.EveryProperty, variables)),
+    st.builds(
+        ast.Projection,
+        variables,
+        st.none() | names,
+        st.lists(object_fields, min_size=1, max_size=3).map(tuple),
+    ),
 )
 ordered = st.one_of(
     properties, variables, scalars | lists, now, calls, words("true", "false").map(ast.Alias)

@@ -1,20 +1,25 @@
 """Loads of every kind on a cluster whose machines share nothing but the object store of the graph.
 
-Run as a program with a graph, its storage options, the address of input files, a folder of the
-driver's own and a master, it loads files and DataFrames, writes through the data source and a
-stream, kills an executor between the map and the reduce stage of some of these, and prints how many
-were killed and how far the stream came. Called with a graph on one machine, `same` does the same
-there, in one process.
+Run as a program with a graph, its storage options, the address of a folder of input files, a folder
+of the driver's own and a master, it loads files and DataFrames, writes through the data source and
+a stream, follows the changes, exports and optimises. It kills an executor in every kind of stage of
+these, and a whole worker between the map and the reduce stage of the last load; then it prints what
+it killed and what it saw. Called with a graph on one machine, `same` does the same loads there, in
+one process.
 """
 
 import json
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from pyspark.errors import StreamingQueryException
 
 import omnigraph as og
 from omnigraph.exec.load import committed, finish
@@ -24,11 +29,12 @@ from omnigraph.pipeline.shuffle_exchange import ShuffleExchange
 from tests.exec.bulk import edge, lines, node, person
 
 PEOPLE = 400
-BATCHES, BATCH_ROWS = 3, 7
+BATCHES, BATCH_ROWS = 2, 7
+EXECUTOR, WORKER = "CoarseGrainedExecutorBackend", "deploy.worker.Worker"
 
 
 def people_and_edges() -> bytes:
-    """The file: people, notes, and edges with and without ids of their own."""
+    """A file to append: people, notes, and edges with and without ids of their own."""
     return lines(
         *(person(f"p{n}", age=n % 100, email=f"p{n}@b") for n in range(PEOPLE)),
         *(edge("Knows", f"p{n}", f"p{n // 2}", id=f"e{n}") for n in range(1, PEOPLE)),
@@ -37,17 +43,38 @@ def people_and_edges() -> bytes:
     )
 
 
+def older_people() -> bytes:
+    """A file to merge: people who are there and people who are not, some of them twice."""
+    return lines(*(person(f"p{n % 150 + 350}", age=n % 70, email=None) for n in range(200)))
+
+
+def other_counts() -> bytes:
+    """A file that takes the place of all counts."""
+    return lines(*(node("Count", n=n) for n in range(40, 300)))
+
+
+FILES = {
+    "append.jsonl": people_and_edges,
+    "merge.jsonl": older_people,
+    "overwrite.jsonl": other_counts,
+}
+COUNTS = list(range(200))
 MERGED = [(f"p{n % 350 + 200}", n % 90, n) for n in range(500)]
 """Rows of a merge, some of one key: the last by the third column counts."""
 
 REPLACED = [(f"e{n}", f"p{n}", "p0") for n in range(1, 300)]
 WRITTEN = [(f"w{n}", n % 50) for n in range(60)]
 WRITTEN_OVER = [(f"w{n}", 77) for n in range(30, 90)]
+TICKETS = [("a", n) for n in range(30)]
+LAST = [(f"p{n}", 33) for n in range(0, 600, 2)]
 
 
 def same(graph: Graph, streamed: int) -> None:
     """The same loads in one process."""
     graph.load(people_and_edges(), "append", engine="local")
+    graph.load([{"n": n} for n in COUNTS], "append", type="Count", engine="local")
+    graph.load(older_people(), "merge", engine="local")
+    graph.load(other_counts(), "overwrite", engine="local")
     last = {name: age for name, age, _ in sorted(MERGED, key=lambda row: row[2])}
     people = [{"name": name, "age": age} for name, age in last.items()]
     graph.load(people, "merge", type="Person", engine="local")
@@ -56,42 +83,91 @@ def same(graph: Graph, streamed: int) -> None:
     for rows in (WRITTEN, WRITTEN_OVER):
         new = [{"name": name, "age": age} for name, age in rows]
         graph.load(new, "merge", type="Person", engine="local")
+    tickets = [{"tenant": tenant, "number": number} for tenant, number in TICKETS]
+    graph.load(tickets, "overwrite", type="Ticket", engine="local")
     texts = [{"text": f"s{n}"} for n in range(streamed)]
     graph.load(texts, "append", type="Log", engine="local")
+    graph.load([{"name": n, "age": a} for n, a in LAST], "merge", type="Person", engine="local")
 
 
-def executor_pid(number: int) -> int:
-    """In a task: the process of its executor, the parent of the Python worker's daemon."""
-    time.sleep(0.2)  # so that no executor runs all of these tasks
-    return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+def processes(*words: str) -> list[int]:
+    """The processes whose command line has all these words, the oldest first."""
+    matching = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            text = " ".join(part.decode(errors="replace") for part in command)
+            if command[0].endswith(b"java") and all(word in text for word in words):
+                started = (folder / "stat").read_text().rpartition(")")[2].split()[19]
+                matching.append((int(started), int(folder.name)))
+    return [pid for _, pid in sorted(matching)]
 
 
 class Killer:
-    """Kills an executor after the map stage of a load, each time it is armed."""
+    """Kills an executor during the first call of each method of the exchange that it is armed
+    for, or a whole worker after one."""
 
-    def __init__(self, spark: Any) -> None:
-        self._spark = spark
-        self.is_armed = False
-        self.killed: list[int] = []
-        for name in ("put", "put_frame"):
-            setattr(ShuffleExchange, name, self._after(getattr(ShuffleExchange, name)))
+    def __init__(self, spark: Any, master: str) -> None:
+        self._context = spark.sparkContext
+        self._master = master
+        self._armed: set[str] = set()
+        self.killed: list[str] = []
+        for name in ("put", "put_frame", "read", "forward"):
+            setattr(ShuffleExchange, name, self._around(name, getattr(ShuffleExchange, name)))
 
-    def _after(self, put: Callable[..., Any]) -> Callable[..., Any]:
-        def putting(exchange: Any, *args: Any) -> Any:
-            result = put(exchange, *args)
-            if self.is_armed:
-                self.is_armed = False
-                self._kill()
+    @contextmanager
+    def armed(self, *names: str) -> Iterator[None]:
+        """Kill during each of these methods, in the load of this block."""
+        self._armed = set(names)
+        before = len(self.killed)
+        yield
+        assert not self._armed, f"never came to {self._armed}"
+        assert len(self.killed) == before + len(names)
+
+    def _around(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def called(exchange: Any, *args: Any) -> Any:
+            if name in self._armed:
+                self._armed.discard(name)
+                killing = threading.Thread(target=self._kill_executor, args=(name,))
+                killing.start()
+                result = method(exchange, *args)
+                killing.join()
+                return result
+            result = method(exchange, *args)
+            if f"worker after {name}" in self._armed:
+                self._armed.discard(f"worker after {name}")
+                self._kill_worker()
             return result
 
-        return putting
+        return called
 
-    def _kill(self) -> None:
-        spread = self._spark.sparkContext.parallelize(range(8), 8)
-        alive = sorted(set(spread.map(executor_pid).collect()))
-        assert len(alive) == 2, alive
-        os.kill(alive[0], signal.SIGKILL)
-        self.killed.append(alive[0])
+    def _alive(self) -> list[int]:
+        return processes(EXECUTOR, f"--app-id {self._context.applicationId}")
+
+    def _kill_executor(self, name: str) -> None:
+        """End one of the executors as soon as tasks run."""
+        tracker = self._context.statusTracker()
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            if any(stage is not None and stage.numActiveTasks for stage in stages):
+                break
+            time.sleep(0.02)
+        os.kill(self._alive()[0], signal.SIGKILL)
+        self.killed.append(name)
+
+    def _kill_worker(self) -> None:
+        """End a worker, so that nobody starts its executor again, and that executor."""
+        worker = processes(WORKER, self._master)[0]
+        theirs = [pid for pid in self._alive() if parent_of(pid) == worker]
+        for pid in (worker, *theirs):
+            os.kill(pid, signal.SIGKILL)
+        self.killed.append("worker")
+
+
+def parent_of(pid: int) -> int:
+    """The process that started another one."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def main() -> None:
@@ -110,24 +186,60 @@ def main() -> None:
             "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
             "spark.driver.host": "127.0.0.1",
             "spark.network.timeout": "300s",
+            "spark.shuffle.io.retryWait": "500ms",
         },
     )
-    killer = Killer(spark)
+    killer = Killer(spark, master)
     graph = og.open(uri, storage_options=options)
+    load_all(graph, spark, killer, source)
+    written = written_through_the_source(spark, uri, options_text, folder)
+    streamed = sum(row["text"].startswith("s") for row in _logs(uri, options))
+    with killer.armed("worker after put_frame"):
+        frame = spark.createDataFrame(LAST, "name string, age int").repartition(3)
+        graph.load(frame, "merge", type="Person")
+    changes = changes_of(spark, uri, options_text, folder)
+    graph.optimize(engine="spark", spark=spark)
+    exported = graph.export(f"{source}/out", "jsonl", engine="spark", spark=spark)
+    count = "query q() { match { $p: Person  $p knows $q } return { count($q) as n } }"
+    answer = {
+        "killed": killer.killed,
+        "streamed": streamed,
+        "written": written,
+        "changes": changes,
+        "exported": exported.nodes | exported.edges,
+        "known": graph.query(count, engine="spark", spark=spark).rows[0]["n"],
+    }
+    sys.stdout.write(json.dumps(answer))
+    sys.stdout.flush()
+    spark.stop()
 
-    killer.is_armed = True
-    loaded = graph.load(source, "append", engine="spark", spark=spark)
+
+def load_all(graph: Graph, spark: Any, killer: Killer, source: str) -> None:
+    """Append, merge and overwrite, from files and from DataFrames."""
+    with killer.armed("put", "read"):
+        loaded = graph.load(f"{source}/append.jsonl", "append", engine="spark", spark=spark)
     assert (loaded.engine, loaded.nodes["Person"]) == ("spark", PEOPLE)
+    counts = spark.createDataFrame([(n,) for n in COUNTS], "n long").repartition(2)
+    graph.load(counts, "append", type="Count")
+    with killer.armed("forward"):
+        graph.load(f"{source}/merge.jsonl", "merge", engine="spark", spark=spark)
+    graph.load(f"{source}/overwrite.jsonl", "overwrite", engine="spark", spark=spark)
     merged = spark.createDataFrame(MERGED, "name string, age int, step int").repartition(3)
-    killer.is_armed = True
-    graph.load(merged, "merge", type="Person", order_by="step")
+    with killer.armed("put_frame"):
+        graph.load(merged, "merge", type="Person", order_by="step")
     replaced = spark.createDataFrame(REPLACED, "id string, `from` string, to string")
     graph.load(replaced, "overwrite", edge="Knows")
 
+
+def written_through_the_source(spark: Any, uri: str, options_text: str, folder: str) -> int:
+    """Write through the format, in every mode, and by a stream; the rows that the format reads."""
     writing = {"type": "Person", "storage_options": options_text}
     for rows, how in ((WRITTEN, "append"), (WRITTEN_OVER, "merge")):
         frame = spark.createDataFrame(rows, "name string, age int").repartition(3)
         frame.write.format("omnigraph").options(**writing, mode=how).mode("append").save(uri)
+    tickets = spark.createDataFrame(TICKETS, "tenant string, number long").repartition(2)
+    asked = tickets.write.format("omnigraph").options(type="Ticket", storage_options=options_text)
+    asked.mode("overwrite").save(uri)
 
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH_ROWS).load()
     query = (
@@ -137,15 +249,36 @@ def main() -> None:
         .option("checkpointLocation", f"{folder}/checkpoint")
         .start(uri)
     )
-    until = time.monotonic() + 300
+    until = time.monotonic() + 600
     while len(query.recentProgress) < BATCHES and time.monotonic() < until:
         assert query.exception() is None, query.exception()
-        time.sleep(0.5)
+        time.sleep(0.2)
     query.stop()
-    streamed = sum(row["text"].startswith("s") for row in _logs(uri, options))
-    sys.stdout.write(json.dumps({"killed": len(killer.killed), "streamed": streamed}))
-    sys.stdout.flush()
-    spark.stop()
+    read = spark.read.format("omnigraph").options(type="Ticket", storage_options=options_text)
+    return int(read.load(uri).count())
+
+
+def changes_of(spark: Any, uri: str, options_text: str, folder: str) -> list[list[Any]]:
+    """The changes of all people, as a stream gives them."""
+    seen: dict[int, list[list[Any]]] = {}
+
+    def note(frame: Any, epoch: int) -> None:
+        rows = frame.select("number", "position", "op", "id", "after.age").collect()
+        seen[epoch] = [list(row) for row in rows]
+
+    changes = spark.readStream.format("omnigraph").options(storage_options=options_text)
+    typed = changes.options(type="Person", changes="true", maxCommitsPerTrigger="5").load(uri)
+    writer = typed.writeStream.option("checkpointLocation", f"{folder}/changes")
+    following = writer.foreachBatch(note).trigger(availableNow=True)
+    for last in (False, False, False, True):
+        try:
+            following.start().awaitTermination()
+            break
+        except StreamingQueryException as error:
+            # Spark waits ten seconds for a process of Python to come up, and no longer.
+            if last or "waiting for the Python worker" not in str(error):
+                raise
+    return sorted(row for rows in seen.values() for row in rows)
 
 
 def _logs(uri: str, options: dict[str, str]) -> list[dict[str, Any]]:

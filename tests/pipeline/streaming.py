@@ -6,6 +6,8 @@ to write, it ends when everything is in the graph.
 """
 
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 from omnigraph import spark as ogs
@@ -30,19 +32,21 @@ def main() -> None:
 
 
 def mirror(spark: Any, source: str, target: str, checkpoint: str) -> None:
-    """Follow the notes of one graph into another, two commits a batch."""
-    changes = spark.readStream.format("omnigraph").option("maxCommitsPerTrigger", 2).load(source)
-    notes = changes.where("type = 'Log'").selectExpr(
-        "number",
-        "position",
-        "id",
-        "from_json(after, 'struct<properties: struct<text: string>>').properties.text as text",
-    )
-    write = ogs.foreach_batch(target, "merge", type="Log", order_by=["number", "position"])
-    writer = notes.writeStream.option("checkpointLocation", checkpoint).foreachBatch(write)
-    query = writer.start()
+    """Follow one graph into another as the example does, one commit a batch."""
+    query = follower().follow(spark, source, target, checkpoint, commits=1)
     query.processAllAvailable()
     query.stop()
+
+
+def follower() -> Any:
+    """The example that follows the changes of a graph, as a module."""
+    path = Path(__file__).parents[2] / "examples" / "follow" / "follow.py"
+    spec = spec_from_file_location("follow", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from omnigraph.graph import Graph
 from omnigraph.pipeline.java import find_java
 from tests.exec.bulk import SCHEMA, contents, new_graph
 from tests.pipeline import apart
+from tests.pipeline.ports import free_port, wait_until_it_listens
 from tests.storage.s3 import BUCKET, Server, serve
 
 ROOT = Path(__file__).parents[2]
-MASTER = "spark://127.0.0.1:17177"
 MADE_UP = re.compile("0[0-9A-Z]{25}")
 
 
@@ -71,12 +70,14 @@ def machines(tmp_path: Path) -> Iterator[str]:
         with (tmp_path / f"{what}-{host}.log").open("wb") as log:
             started.append(subprocess.Popen(command, env=own, stdout=log, stderr=log))
 
-    launch("master.Master", "127.0.0.1", ["--port", "17177"], apart=False)
-    time.sleep(8)
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    launch("master.Master", "127.0.0.1", ["--port", str(port)], apart=False)
+    wait_until_it_listens(port)
     for number in (1, 2):
-        words = ["--cores", "1", "--memory", "1g", MASTER]
+        words = ["--cores", "1", "--memory", "1g", master]
         launch("worker.Worker", f"127.0.0.{number}", words, apart=True)
-    yield MASTER
+    yield master
     for process in started:
         process.kill()
         process.wait()
@@ -88,6 +89,26 @@ def rows_of(graph: Graph) -> dict[str, list[str]]:
         table: sorted(MADE_UP.sub("…", repr(sorted(row.items()))) for row in rows)
         for table, rows in contents(graph).items()
     }
+
+
+def scratch_on(machine: int) -> list[Path]:
+    """What loads left in the temporary folder that a process sees."""
+    return [
+        each
+        for folder in (Path(f"/proc/{machine}/root/tmp"),)
+        for each in (*folder.glob("omnigraph-*"), *folder.glob("*/omnigraph-*"))
+    ]
+
+
+def changes_of_people(graph: Graph) -> list[list[Any]]:
+    """The changes of all people, as comparisons of one commit with the next show them."""
+    commits = sorted(graph.commits.list(), key=lambda commit: commit.created_at)
+    return [
+        [number, position, each.op, each.id, each.after and each.after.properties["age"]]
+        for number, commit in enumerate(commits)
+        if commit.parent is not None
+        for position, each in enumerate(graph.diff(commit.parent, commit.id, types=["Person"]))
+    ]
 
 
 @pytest.mark.slow
@@ -104,25 +125,47 @@ def test_SX2_machines_that_share_no_folder_load_write_and_stream(
         aws_secret_access_key=options["aws_secret_access_key"],
         region_name=options["aws_region"],
     )
-    client.put_object(Bucket=BUCKET, Key="in/people.jsonl", Body=apart.people_and_edges())
+    for name, content in apart.FILES.items():
+        client.put_object(Bucket=BUCKET, Key=f"in/{name}", Body=content())
     command = [sys.executable, "-m", "tests.pipeline.apart", where.uri, json.dumps(options)]
-    command += [f"s3://{BUCKET}/in/people.jsonl", str(tmp_path), machines]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    command += [f"s3://{BUCKET}/in", str(tmp_path), machines]
+    (tmp_path / "driver").mkdir()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "TMPDIR": str(tmp_path / "driver"),
+    }
     ran = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_500
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3_000
     )
     assert ran.returncode == 0, ran.stderr[-4_000:]
     told: dict[str, Any] = json.loads(ran.stdout)
-    assert told["killed"] == 2
+    assert sorted(told["killed"]) == ["forward", "put", "put_frame", "read", "worker"]
     assert told["streamed"] >= apart.BATCHES * apart.BATCH_ROWS
     assert told["streamed"] % apart.BATCH_ROWS == 0
+    assert told["written"] == len(apart.TICKETS)
 
     graph = og.open(where.uri, storage_options=options)
     alone = new_graph(tmp_path)
     apart.same(alone, told["streamed"])
     assert rows_of(graph) == rows_of(alone)
+    assert told["known"] == len(apart.REPLACED)
+    assert told["changes"] == changes_of_people(graph)
     report = graph.check()
     assert not report.findings, report
+
+    listed = client.list_objects_v2(Bucket=BUCKET, Prefix="in/out/")["Contents"]
+    exported = [client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read() for each in listed]
+    (tmp_path / "again").mkdir()
+    again = new_graph(tmp_path / "again")
+    # Edges after the nodes that they join.
+    again.load(b"".join(sorted(exported, key=lambda text: text.startswith(b'{"edge'))), "append")
+    assert contents(again) == contents(graph)
+
     left = client.list_objects_v2(Bucket=BUCKET, Prefix=where.uri.removeprefix(f"s3://{BUCKET}/"))
     names = [each["Key"] for each in left.get("Contents", [])]
     assert not [name for name in names if "__scratch" in name and not name.endswith("/")]
+    assert not list((tmp_path / "driver").glob("omnigraph-*"))
+    (alive,) = apart.processes(apart.WORKER, machines)
+    assert not scratch_on(alive)

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import omnigraph as og
 from omnigraph.pipeline.java import find_java
 from omnigraph.pipeline.package import archive_name, build
 from tests.exec.bulk import by_name, edge, lines, new_graph, person
+from tests.pipeline.ports import free_port, wait_until_it_listens
 
 ROOT = Path(__file__).parents[2]
 BARE_PYTHON: str = sys._base_executable  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ def load_with_mishaps(tmp_path: Path, archive: Path, master: str) -> dict[str, A
         "OMNIGRAPH_EXCHANGE": "folder",
     }
     ran = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_800
     )
     assert ran.returncode == 0, ran.stderr[-3_000:]
     assert (tmp_path / "notes" / "killed").exists()
@@ -118,13 +118,15 @@ def master(tmp_path: Path) -> Iterator[str]:
             [*command, "--webui-port", "0", *words], env={**environment, "SPARK_LOCAL_IP": host}
         )
 
-    started = [launched("master.Master", "127.0.0.1", "--port", "17077")]
-    time.sleep(8)
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
+    started = [launched("master.Master", "127.0.0.1", "--port", str(port))]
+    wait_until_it_listens(port)
     for number in (1, 2):
         room = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{number}"))
-        words = (*room, "spark://127.0.0.1:17077")
+        words = (*room, address)
         started.append(launched("worker.Worker", f"127.0.0.{number}", *words))
-    yield "spark://127.0.0.1:17077"
+    yield address
     for process in started:
         process.kill()
         process.wait()

@@ -1,5 +1,6 @@
 """Exchanges of a load: in threads, through a folder and through Spark's shuffle, one behaviour."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from omnigraph.exec.load.spill import KeySet, Spill
 from omnigraph.exec.values.mint import minted_in_series, new_series, ulids
 from omnigraph.pipeline import shuffle_exchange, spark_load
 from omnigraph.pipeline.folder_exchange import FolderExchange
-from omnigraph.pipeline.shuffle_exchange import Inbox, InputChanged, ShuffleExchange
+from omnigraph.pipeline.shuffle_exchange import Inbox, InputChanged, Outlet, ShuffleExchange
 from tests.exec.bulk import by_name, lines, new_graph, person
 
 IDS = KeySet("node:T#id", ("id",), ("id",))
@@ -116,7 +117,11 @@ def test_SX4_a_hot_bucket_is_mapped_from_disk(
     blocks = list(shuffle_exchange.block_bytes(out.files[0]))
     inbox = Inbox(tmp_path / "in")
     (tmp_path / "in").mkdir()
-    inbox.take((name, bucket, data.to_pybytes()) for _ in range(9) for name, bucket, data in blocks)
+    inbox.take(
+        (name, bucket, (0, 9 - task, 0), data.to_pybytes())
+        for task in range(9)
+        for name, bucket, data in blocks
+    )
     assert len(list((tmp_path / "in").iterdir())) >= 4
     rows = inbox.read(IDS.name)
     assert rows is not None
@@ -143,6 +148,37 @@ def test_a_spill_with_fine_buckets_is_read_by_coarse_ones(
     assert spill.coarsened() == 1
 
 
+def test_SX3_blocks_are_read_in_the_order_they_were_put_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffle_exchange, "_INBOX_BYTES", 500)
+    records: list[shuffle_exchange.Block] = []
+    for call, number in [(1, 0), (0, 2), (0, 1)]:
+        out = Outlet(call, 1, str(tmp_path))
+        job = partial(put_some, [f"{call}-{number}"])
+        for _, record in list(out.records(number, job))[:-1]:
+            records += pickle.loads(record)
+    seen = set()
+    for turn in range(3):
+        (tmp_path / str(turn)).mkdir()
+        inbox = Inbox(tmp_path / str(turn))
+        inbox.take([*records[turn:], *records[:turn]])
+        seen.add(tuple(str(inbox.read(name)["id"].to_pylist()) for name in (IDS.name, ROWS.name)))
+    assert seen == {("['0-1', '0-2', '1-0']",) * 2}
+
+
+def test_SX4_buckets_of_a_frame_follow_its_size(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = spark.range(1_000)
+    assert spark_load.frame_buckets(rows) == spark_load.FRAME_BUCKETS
+    monkeypatch.setattr(spark_load, "FRAME_BUCKET_BYTES", 80)
+    assert spark_load.frame_buckets(rows) == 128, "8,000 bytes, a power of two"
+    assert spark_load.frame_buckets(rows.crossJoin(rows)) == spark_load.FRAME_BUCKETS_MAX
+    unknown = spark.sparkContext.parallelize([(1,)]).toDF("n long")
+    assert spark_load.frame_buckets(unknown) == spark_load.FRAME_BUCKETS
+
+
 # A map task that runs again
 
 
@@ -152,13 +188,17 @@ def lose_the_output(blocks: Any) -> None:
 
 
 def from_file(path: str, number: int, out: Spill) -> None:
-    """A job whose rows are what a file says at the time."""
-    put_some([f"{Path(path).read_text()}{number}-{n}" for n in range(9)], out)
+    """A job whose rows are what a file says at the time: their keys, or a column beside."""
+    text = Path(path).read_text()
+    key = text if text != "aside" else "a"
+    names = [f"{key}{number}-{n}" for n in range(9)]
+    put_some(names, out)
+    out.add(ROWS, pa.table({"id": names, "tag": [text.rjust(5)] * 9}))
 
 
-@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("changed", ["", "b", "aside"])
 def test_SX3_output_that_is_lost_is_made_again_and_must_be_the_same(
-    spark: SparkSession, tmp_path: Path, changed: bool
+    spark: SparkSession, tmp_path: Path, changed: str
 ) -> None:
     (tmp_path / "what").write_text("a")
     exchange = ShuffleExchange(spark, 3, "tried it")
@@ -166,7 +206,7 @@ def test_SX3_output_that_is_lost_is_made_again_and_must_be_the_same(
     _, forwarded = exchange.forward([by_tag], [blocks], "rows")
     lose_the_output(forwarded)
     if changed:
-        (tmp_path / "what").write_text("b")
+        (tmp_path / "what").write_text(changed)
         with pytest.raises(InputChanged):
             exchange.read([tags], [forwarded])
         with pytest.raises(InputChanged):

@@ -74,6 +74,10 @@ QUERIES = {
     "limit 2 match { $q worksAt $c } return { $c.name, $n, max($q.age) as oldest }",
     "union": "match { $p: Person $p.age > 37 } return { $p.name as n } union "
     "match { $c: Company } return { $c.name }",
+    "objects": "match { $p: Person optional { $p worksAt $c } } return { $p { name, age, tags }, "
+    "$c as at { name } } order { $p.name } limit 9",
+    "grouped objects": "match { $p: Person $p worksAt $c } "
+    "return { $c as at { name, heads: count($p) }, max($p.age) as oldest } order { oldest }",
     "words": 'match { $p: Person search($p.about, "birds") } return { $p.name }',
 }
 PARAMS = {

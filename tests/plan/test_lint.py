@@ -193,3 +193,22 @@ def test_every_property_and_expressions_are_described() -> None:
         {"name": "lower", "kind": "string", "nullable": False},
         {"name": "old", "kind": "bool", "nullable": True},
     ]
+
+
+def test_the_fields_of_an_object_are_described() -> None:
+    text = """query q() { match { $p: Person  optional { $p worksAt $c } }
+      return { $p as who { name, next: $p.age + 1 }, $c { name }, $p.age } }"""
+    name = {"name": "name", "kind": "string"}
+    assert operation(text)["result"] == [
+        {
+            "name": "who",
+            "kind": "object",
+            "fields": [
+                {**name, "nullable": False},
+                {"name": "next", "kind": "bigint", "nullable": True},
+            ],
+            "nullable": False,
+        },
+        {"name": "c", "kind": "object", "fields": [{**name, "nullable": True}], "nullable": True},
+        {"name": "age", "kind": "int", "nullable": True},
+    ]

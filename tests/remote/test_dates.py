@@ -1,8 +1,10 @@
 """Dates of images: ISO text in Python, numbers in JSON, of files and over HTTP alike."""
 
 import io
+from pathlib import Path
 
 import orjson
+import pytest
 
 import omnigraph as og
 from tests.remote.both import Maker
@@ -89,3 +91,16 @@ def test_an_export_has_numbers_or_text_and_loads_again(new: Maker) -> None:
     copied = io.BytesIO()
     again.export(copied)
     assert copied.getvalue() == plain.getvalue()
+
+
+def test_a_baseline_has_numbers_or_text(new: Maker, tmp_path: Path) -> None:
+    whole = new(SCHEMA, DATA).changes.baseline(types=["Paper"])
+    counts = [whole.to_file(tmp_path / form, form).nodes for form in ("numbers", "iso")]  # type: ignore[arg-type]
+    assert counts == [{"Paper": 2}] * 2
+    papers = [
+        orjson.loads((tmp_path / form).read_bytes().splitlines()[0])["data"]
+        for form in ("numbers", "iso")
+    ]
+    assert papers == [{"id": "a", **STORED}, {"id": "a", **SHOWN}]
+    with pytest.raises(og.BadRequest, match="use numbers or iso"):
+        whole.to_file(tmp_path / "x", "days")  # type: ignore[arg-type]

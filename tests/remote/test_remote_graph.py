@@ -65,7 +65,6 @@ def test_RC1_what_needs_the_files_says_where_to_run_it(graph: og.Graph, tmp_path
         lambda: graph.backup(tmp_path / "copy"),
         lambda: graph.spark.tables(),
         lambda: graph.query(NAMES, engine="spark"),
-        lambda: graph.export(tmp_path / "x", "parquet"),
         lambda: graph.load(b"", "merge", rejects=tmp_path),
         lambda: graph.changes.register("me"),
         graph.changes.consumers,

@@ -51,6 +51,17 @@ def committed(table: LanceDataset, operation: LanceOperation.BaseOperation) -> L
 # Row ids and addresses
 
 
+def test_a_file_is_read_whole_in_the_order_of_offsets_with_the_rows_that_are_gone(
+    table: LanceDataset,
+) -> None:
+    table.delete("id = 'a'")
+    [file] = table.get_fragments()[0].metadata.files
+    reader = LanceFileReader(f"{table.uri}/data/{file._path}", columns=["n"])
+    batches = list(reader.read_all(batch_size=2).to_batches())
+    assert [batch.num_rows for batch in batches] == [2, 1]
+    assert [n for batch in batches for n in batch["n"].to_pylist()] == [3, 1, 2]
+
+
 def test_the_columns_of_lance_have_the_names_we_know(table: LanceDataset) -> None:
     names = [columns.ROW_ID, columns.ADDRESS, columns.OFFSET, columns.CREATED, columns.UPDATED]
     rows = table.scanner(columns=names).to_table()

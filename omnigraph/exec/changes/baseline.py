@@ -6,15 +6,16 @@ every change after the cursor give each later commit. Memory holds a batch of ro
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from omnigraph.exec.changes.diff import readable
-from omnigraph.exec.changes.export import Exporting, ExportResult
+from omnigraph.exec.changes.export import Exporting, ExportResult, form_of
 from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.storage.records import CommitId
+from omnigraph.types import DatesForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class Baseline:
         yield from self._chunks()
         yield ndjson_line({"baseline": self.to_json()})
 
-    def to_file(self, path: str | os.PathLike[str]) -> ExportResult:
-        """Write the records without the handshake to a file that appears when it is durable."""
+    def to_file(self, path: str | os.PathLike[str], dates: DatesForm = "numbers") -> ExportResult:
+        """Write the records without the handshake to a file that appears when it is durable.
+        `dates="iso"` writes dates and moments as text."""
+        exporting = replace(self._exporting, form=form_of(dates))
         with readable(self.commit_id):
-            return self._exporting.to_file(path)
+            return exporting.to_file(path)
 
     def to_json(self) -> dict[str, Any]:
         """The handshake."""

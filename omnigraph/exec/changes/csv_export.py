@@ -20,19 +20,25 @@ _QUOTED = frozenset(',"\r\n')
 
 def write_csv(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Type) -> int:
     """A header and a line for each row; how many rows there were."""
+    count = 0
+    for chunk, rows in csv_chunks(batches, owner):
+        stream.write(chunk)
+        count += rows
+    return count
+
+
+def csv_chunks(batches: Iterator[pa.RecordBatch], owner: Type) -> Iterator[tuple[bytes, int]]:
+    """The header, then the lines of each batch, with the number of their rows."""
     ends = {"from": "src", "to": "dst"} if isinstance(owner, EdgeType) else {}
     stored = {"id": "id", **ends, **{prop.name: prop.name for prop in owner.properties}}
     types = {prop.name: prop.type for prop in owner.properties}
-    stream.write(_line(list(stored)))
-    count = 0
+    yield _line(list(stored)), 0
     for batch in batches:
         columns = [
             json_column(batch.column(name), types.get(shown, ID_TYPE), JsonForm.ISO)
             for shown, name in stored.items()
         ]
-        stream.write(b"".join(map(_line, zip(*columns, strict=True))))
-        count += batch.num_rows
-    return count
+        yield b"".join(map(_line, zip(*columns, strict=True))), batch.num_rows
 
 
 def _line(values: Sequence[Any]) -> bytes:

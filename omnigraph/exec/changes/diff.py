@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,7 +28,7 @@ from omnigraph.errors import (
     NotFound,
     Reclaimed,
 )
-from omnigraph.exec.changes.entities import Entities, differ, rows_a_chunk
+from omnigraph.exec.changes.entities import Entities, Picked, differ, rows_a_chunk
 from omnigraph.exec.changes.images import (
     NO_MOMENTS,
     Image,
@@ -55,8 +54,6 @@ OPS = (INSERT, UPDATE, DELETE)
 PAGE_BYTES = 4 << 20
 _FEW_ROWS = 2_000
 _FIRST_ROWS = 256
-
-Rows = TypeVar("Rows", pa.Table, pa.Array)
 
 _KIND_ORDER = {Kind.NODE: "1", Kind.EDGE: "2"}
 
@@ -196,6 +193,15 @@ class Page:
     next_page_token: str | None
 
 
+class ChangedRows(NamedTuple):
+    """Entities of one type that differ, as columns at the same positions: how they were and how
+    they are. A null id in one of the two stands for a missing entity."""
+
+    ids: pa.Array
+    was: Picked
+    now: Picked
+
+
 class Changes:
     """The changes between two snapshots, read when they are asked for.
 
@@ -284,7 +290,19 @@ class Changes:
             return same
         return None
 
+    def columns(self, type_id: TypeId) -> Iterator[ChangedRows]:
+        """The changes of one type as columns, in order by id, some at a time."""
+        with readable(self._after.commit_id), self._store.history.lost.reading(self._after):
+            self._require_kept()
+            for owner in owners(self._catalog):
+                if owner.id == type_id:
+                    yield from self._chunks(owner, None)
+
     def _of_type(self, owner: Type, after_id: str | None) -> Iterator[Change]:
+        for rows in self._chunks(owner, after_id):
+            yield from self._images(owner, rows)
+
+    def _chunks(self, owner: Type, after_id: str | None) -> Iterator[ChangedRows]:
         pins = self._pins(owner)
         if pins is None:
             return
@@ -300,7 +318,7 @@ class Changes:
         start, rows, rows_max = 0, _FIRST_ROWS, rows_a_chunk(owner)
         while start < touched.num_rows:
             rows = min(rows, rows_max)
-            yield from self._of_rows(owner, old, new, touched.slice(start, rows))
+            yield _differing(old, new, touched.slice(start, rows))
             start, rows = start + rows, rows * 8
 
     def of_entity(
@@ -313,7 +331,8 @@ class Changes:
         if owner is None or pins is None:
             return None
         touched = pa.table([[entity], [before], [after]], schema=TOUCHED)
-        return next(self._of_rows(owner, *self._sides(owner, *pins), touched), None)
+        rows = _differing(*self._sides(owner, *pins), touched)
+        return next(self._images(owner, rows), None)
 
     def _sides(
         self, owner: Type, before: TablePin | None, after: TablePin
@@ -339,29 +358,27 @@ class Changes:
             return (None, after) if after.row_count else None
         return None if _is_same(before, after) else (before, after)
 
-    def _of_rows(
-        self, owner: Type, old: Entities, new: Entities, touched: pa.Table
-    ) -> Iterator[Change]:
-        ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
-        reads = [partial(old.pick, was, ids), partial(new.pick, now, ids)]
-        # A few rows are read in less time than a thread takes to start.
-        ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
-        positions = np.flatnonzero(differ(ours, theirs))
-        before, after = (
-            image_values(owner, _taken(each.rows, positions)) for each in (ours, theirs)
-        )
-        entities = _taken(ids, positions).to_pylist()
+    def _images(self, owner: Type, rows: ChangedRows) -> Iterator[Change]:
+        before, after = (image_values(owner, each.rows) for each in (rows.was, rows.now))
         names = tuple(prop.name for prop in owner.properties)
         of = ChangedType(str(owner.kind), owner.name, str(owner.id), names, moments_of(owner))
-        for entity, first, last in zip(entities, before, after, strict=True):
+        for entity, first, last in zip(rows.ids.to_pylist(), before, after, strict=True):
             op = INSERT if first is None else DELETE if last is None else UPDATE
             if not self._filters.ops or op in self._filters.ops:
                 yield Change(of, entity, op, first, last)
 
 
-def _taken(rows: Rows, positions: npt.NDArray[np.intp]) -> Rows:
-    """Rows by position; not copied when every position is asked for."""
-    return rows if len(positions) == len(rows) else rows.take(pa.array(positions))
+def _differing(old: Entities, new: Entities, touched: pa.Table) -> ChangedRows:
+    """The rows that differ among those that may."""
+    ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
+    reads = [partial(old.pick, was, ids), partial(new.pick, now, ids)]
+    # A few rows are read in less time than a thread takes to start.
+    ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
+    positions = np.flatnonzero(differ(ours, theirs))
+    if len(positions) == len(ids):
+        return ChangedRows(ids, ours, theirs)
+    chosen = pa.array(positions)
+    return ChangedRows(ids.take(chosen), ours.take(chosen), theirs.take(chosen))
 
 
 def _is_same(before: TablePin, after: TablePin) -> bool:

@@ -73,6 +73,9 @@ class EntityHistory:
         self._end = before.manifest_version if before else snapshot.manifest_version + 1
         self.unreadable: CommitId | None = None
 
+    def __repr__(self) -> str:
+        return f"EntityHistory({self._owner.kind} {self._owner.name} {self._entity!r})"
+
     def __iter__(self) -> Iterator[EntityRevision]:
         self.unreadable = None
         pin = self._snapshot.tables.get(self._owner.table)

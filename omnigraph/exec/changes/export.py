@@ -60,8 +60,8 @@ class ExportResult:
 class Exporting:
     """The export of one snapshot."""
 
-    store: Store
-    snapshot: Snapshot
+    batches_of: "BatchesOf"
+    commit_id: str
     owners: tuple[Type, ...]
     meter: Meter
     form: JsonForm = JsonForm.RECORD
@@ -112,24 +112,37 @@ class Exporting:
         return ExportResult(
             nodes=counts_of_kind(counts, Kind.NODE),
             edges=counts_of_kind(counts, Kind.EDGE),
-            commit_id=self.snapshot.commit_id,
+            commit_id=self.commit_id,
         )
 
     def _batches(self, owner: Type) -> Iterator[pa.RecordBatch]:
-        """Rows in id order, with the columns that the type has now."""
-        if owner.table not in self.snapshot.tables:
-            return
-        reader = self.store.reader(self.snapshot, owner.table)
-        for batch in rows_as_now(reader, owner, order_by=["id"], batch_size=_BATCH_ROWS):
+        for batch in self.batches_of(owner):
             yield batch
             self.meter.add(batch.num_rows)
+
+
+BatchesOf = Callable[[Type], Iterator[pa.RecordBatch]]
+"""The rows of a type in id order, with the columns that the type has now, a batch at a time."""
+
+
+def stored_batches(store: Store, snapshot: Snapshot) -> BatchesOf:
+    """The rows that a snapshot has of each type."""
+
+    def batches_of(owner: Type) -> Iterator[pa.RecordBatch]:
+        if owner.table not in snapshot.tables:
+            return
+        reader = store.reader(snapshot, owner.table)
+        yield from rows_as_now(reader, owner, order_by=["id"], batch_size=_BATCH_ROWS)
+
+    return batches_of
 
 
 def rows_as_now(
     reader: TableReader, owner: Type, columns: Sequence[str] | None = None, **options: Any
 ) -> Iterator[pa.RecordBatch]:
     """Rows of any version with the columns that the type has now, or some of them; a column that
-    the version lacks is null. `options` are those of `TableReader.batches`."""
+    the version lacks is null. `options` are those of `TableReader.batches`; blobs are bytes unless
+    they say otherwise."""
     names = property_columns(reader.schema)
     ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
     shown = ["id", *ends, *(p.name for p in owner.properties)]
@@ -138,7 +151,7 @@ def rows_as_now(
     stored |= {p.name: names[p.id] for p in owner.properties if p.id in names}
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
     columns_read = [stored[name] for name in shown if name in stored]
-    for batch in reader.batches(columns_read, blob_handling=BLOB_BYTES, **options):
+    for batch in reader.batches(columns_read, **{"blob_handling": BLOB_BYTES, **options}):
         arrays = [
             batch.column(stored[name]) if name in stored else pa.nulls(batch.num_rows, kinds[name])
             for name in shown
@@ -234,23 +247,31 @@ def export(
 ) -> ExportResult:
     """Write a snapshot to a file, a folder (its name ends in a slash, or it exists) or a stream."""
     require_export(format, dates)
-    form = JsonForm.ISO if dates == "iso" else JsonForm.RECORD
     owners = choose_owners(catalog, types)
-    exporting = Exporting(store, snapshot, owners, Meter(progress), form)
+    rows = stored_batches(store, snapshot)
+    exporting = Exporting(rows, snapshot.commit_id, owners, Meter(progress), form_of(dates))
+    return exported_to(exporting, target, format)
+
+
+def exported_to(
+    exporting: Exporting, target: str | os.PathLike[str] | IO[bytes], format: str
+) -> ExportResult:
+    """Write to a file, a folder (its name ends in a slash, or it exists) or a stream."""
+    owners = exporting.owners
     if not isinstance(target, str | os.PathLike):
         if format == "parquet":
             raise BadRequest("Parquet goes to a folder", "give a path")
         if isinstance(target, io.TextIOBase):
             raise BadRequest("an export is bytes, not text", "open the file with mode 'wb'")
         if format == "csv":
-            _require_one(owners)
+            require_one(owners)
             return exporting.to_csv(target)
         return exporting.to_stream(target)
     path = local_path(target, "the export")
     if format == "parquet" or os.fspath(target).endswith("/") or os.path.isdir(path):
         return exporting.to_folder(folder_path(path, "the export"), format)
     if format == "csv":
-        _require_one(owners)
+        require_one(owners)
         with whole_file(path, "the export") as stream:
             return exporting.to_csv(stream)
     return exporting.to_file(path)
@@ -260,11 +281,18 @@ def require_export(format: str, dates: str) -> None:
     """Pass only for a format, and a form of dates, that there is."""
     if format not in FORMATS:
         raise BadRequest(f"unknown export format '{format}'", f"use {' or '.join(FORMATS)}")
+    form_of(dates)
+
+
+def form_of(dates: str) -> JsonForm:
+    """How NDJSON writes dates and moments."""
     if dates not in get_args(Dates):
         raise BadRequest(f"unknown form of dates '{dates}'", "use numbers or iso")
+    return JsonForm.ISO if dates == "iso" else JsonForm.RECORD
 
 
-def _require_one(owners: Sequence[Type]) -> None:
+def require_one(owners: Sequence[Type]) -> None:
+    """Pass only for the one type that a file of columns has."""
     if len(owners) != 1:
         raise BadRequest(
             "a CSV file has the rows of one type",

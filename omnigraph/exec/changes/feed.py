@@ -23,7 +23,7 @@ from omnigraph.exec.changes.diff import (
     position_of,
     require_page_size,
 )
-from omnigraph.exec.changes.export import Exporting, choose_owners
+from omnigraph.exec.changes.export import Exporting, choose_owners, stored_batches
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS, POLL_COMMITS_MAX
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.points import Points
@@ -104,7 +104,7 @@ class Feed:
         head = self._head
         owners = choose_owners(self._schemas.of(head).catalog, None)
         chosen = tuple(filter(self._filters.take, owners))
-        exporting = Exporting(self._store, head, chosen, Meter())
+        exporting = Exporting(stored_batches(self._store, head), head.commit_id, chosen, Meter())
         return Baseline(head.commit_id, self.cursor_at(head.commit_id), exporting)
 
     def poll(

@@ -6,6 +6,7 @@ their own may also bring endpoints as key values.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +15,22 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
+from omnigraph.exec.load.text_cells import COMMAS, other_separator
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.column_casts import Spelling, cast_column, is_string
+from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
-from omnigraph.exec.values.from_columns import converted, whole_moment
+from omnigraph.exec.values.from_columns import BadCell, converted, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.scalars import Moment, ReadExternal
-from omnigraph.types import ValueType
+from omnigraph.types import Scalar, ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
+_NO_STRING = "not a string"
+_SHOWN_CHARS = 40
 
 
 def rows_of(
@@ -76,14 +81,20 @@ def _named(
         if isinstance(owner, EdgeType):
             target = _ENDS.get(target, target)
         if target not in allowed:
-            text = f"unknown property '{target}' of {owner.name}"
+            text = f"unknown property '{target}' of {owner.name}{_separated(name, reading)}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         elif target in columns:
             text = f"two columns fill {owner.name}.{target}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         else:
-            columns[target] = table.column(index).combine_chunks()
+            columns[target] = in_one(table.column(index))
     return None if reading.wrong else columns
+
+
+def _separated(name: str, reading: "_ColumnsReading") -> str:
+    """What to do about a column that is several: CSV whose cells another sign separates."""
+    sign = other_separator(name) if reading.is_text else None
+    return "" if sign is None else f": the cells are separated by {sign!r}; {COMMAS}"
 
 
 class _ColumnsReading:
@@ -96,7 +107,7 @@ class _ColumnsReading:
         self._catalog = catalog
         self._owner = owner
         self._count = count
-        self._is_text = is_text
+        self.is_text = is_text
         self._columns: dict[str, pa.Array] = {}
         self._given = pa.repeat(pa.scalar(True), count)
         self._rounded: dict[str, int] = {}
@@ -128,16 +139,26 @@ class _ColumnsReading:
         return TypedRows(self._owner, table, lines, self._given, self._rounded)
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
-        done = converted(values, value_type, self._external, is_text=self._is_text)
+        done = converted(values, value_type, self._external, is_text=self.is_text)
         if done.rounded:
             self._rounded[name] = done.rounded
         for each in done.bad:
-            text = f"{self._owner.name}.{name} {each.unfit.text}"
+            text = f"{self._owner.name}.{name} {self._said(each, value_type)}"
             owner, rule = self._owner.name, each.unfit.rule
             self.fault(
                 each.row, bad(rule, text, owner=owner, prop=name, value=each.value).violation
             )
         return done.cells
+
+    def _said(self, cell: BadCell, value_type: ValueType) -> str:
+        """What is wrong with a cell. Of text the cell is shown: each is a string."""
+        said, scalar = cell.unfit.text, value_type.scalar
+        if self.is_text and isinstance(cell.value, str) and said.endswith(_NO_STRING):
+            shown = said.removesuffix(_NO_STRING) + f"not '{cell.value[:_SHOWN_CHARS]}'"
+            return f"{shown}; write true or false" if scalar is Scalar.BOOL else shown
+        if scalar is Scalar.DATE and isinstance(cell.value, datetime):
+            return f"{said}; cast the column to dates (`dt.date` of pandas, `CAST(… AS DATE)`)"
+        return said
 
     def _ends(self, word: str, node: NodeType, values: pa.Array | None) -> pa.Array:
         if values is None:

@@ -26,6 +26,7 @@ from omnigraph.exec.load.checks import (
     without_losers,
 )
 from omnigraph.exec.load.committed import Committed, Planned
+from omnigraph.exec.load.csv_lines import at_csv_lines
 from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, spill_of
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.parallel_edges import beside_equal
@@ -236,7 +237,7 @@ def raise_faults(
     """Raise the faults of a load, if there are any, with the rejects written where asked for."""
     if not faults:
         return
-    located = faults.located(files, first_lines)
+    located = at_csv_lines(faults.located(files, first_lines), request.options)
     if request.rejects is not None:
         write_rejects(request.rejects, located.rejects)
     raise located.error()

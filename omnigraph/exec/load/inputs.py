@@ -17,6 +17,7 @@ from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.pieces import Piece, pieces_of
 from omnigraph.exec.load.sources import Part, batch_rows, blocks, find_files
+from omnigraph.exec.load.text_cells import are_text
 
 _RECORDS = 20_000
 _READ_BYTES = 8 << 20
@@ -134,7 +135,7 @@ def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:
         at_once = 4 * batch_rows(table.nbytes, table.num_rows)
         for start in range(0, table.num_rows, at_once):
             rows = table.slice(start, at_once)
-            yield Piece(0, None, row, rows)
+            yield Piece(0, None, row, rows, is_text=are_text(table.schema))
             row += rows.num_rows
 
 

@@ -24,6 +24,7 @@ from omnigraph.exec.rules.row_rules import broken, check_rows
 from omnigraph.exec.rules.rules import rules_of
 from omnigraph.exec.threads import Jobs
 from omnigraph.exec.topology.end_numbers import EndNumbers, Ends, LoadedEnds
+from omnigraph.exec.values.columns import in_one
 from omnigraph.storage.lance.staging import Fragments, TableStaging
 from omnigraph.storage.records import TablePin
 from omnigraph.types import Kind, TableKey, table_key
@@ -77,7 +78,7 @@ def made_ready(
     several threads."""
     faults = Faults(keep_rejects)
     for rule in rules_of(rows.owner).rows:
-        mask = broken(rule, rows.table.column(rule.column).combine_chunks())
+        mask = broken(rule, in_one(rows.table.column(rule.column)))
         total = pc.sum(mask).as_py() or 0
         if not total:
             continue
@@ -143,7 +144,7 @@ class Intake:
         for keys in ready.keys:
             self.spill.take(keys)
         if not self.faults:
-            if ready.loaded is not None:
+            if ready.loaded is not None and ready.numbers is not None:
                 ready.loaded.add(ready.numbers)
             self.sink.add(ready.rows, part)
 

@@ -11,6 +11,7 @@ from typing import Literal
 from omnigraph.catalog.indexes import IndexNote
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.committed import Mode
+from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.ndjson import Owner, TypedRows
 from omnigraph.exec.progress import OnProgress
 from omnigraph.storage.external import ExternalBlobs
@@ -71,6 +72,7 @@ class LoadRequest:
     is_ordered: bool = True  # false for a DataFrame, whose rows have no order of their own
     order_by: tuple[str, ...] = ()  # columns that order a DataFrame
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
+    options: Options = ()  # how to reach the files of the input
     fill: FillRows | None = None  # makes vectors of texts, in a load of one process
 
 

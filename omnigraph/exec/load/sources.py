@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.csv as pv
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
@@ -23,6 +22,7 @@ from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.load.decode import LINE_BYTES_MAX, LineBlock
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.lines import line_count
+from omnigraph.exec.load.text_cells import csv_batches, csv_delimiter
 from omnigraph.storage.lance.foreign import look_at, read_batches
 
 Format = Literal["json", "csv", "parquet", "orc", "lance", "records"]
@@ -73,7 +73,15 @@ def find_files(
     sources = [source] if isinstance(source, str | os.PathLike) else source
     files = [file for each in sources for file in _files(os.fspath(each), options)]
     return tuple(
-        Part(index, where(name), _format(name), size, label=name, options=options, version=version)
+        Part(
+            index,
+            where(name),
+            file_format(name),
+            size,
+            label=name,
+            options=options,
+            version=version,
+        )
         for index, (name, size, version) in enumerate(files)
     )
 
@@ -145,7 +153,8 @@ def _is_data(path: Path) -> bool:
     return not path.name.startswith((".", "_"))
 
 
-def _format(name: str) -> Format:
+def file_format(name: str) -> Format:
+    """The format that the name of a file says; lines of JSON if it says none."""
     path = PurePosixPath(name)
     suffix = PurePosixPath(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
     return _FORMATS.get(suffix, "json")
@@ -163,7 +172,7 @@ def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[LineBlock
 
 
 def _whole_lines(part: Part, block_bytes: int) -> Iterator[bytes]:
-    with _stream(part) as stream:
+    with file_stream(part) as stream:
         begin = part.start
         if begin:
             # The line that begins before this part belongs to the part before.
@@ -226,7 +235,8 @@ def _skip_line(stream: Any) -> tuple[int, bytes]:
             return skipped, b""
 
 
-def _stream(part: Part) -> Any:
+def file_stream(part: Part) -> Any:
+    """The bytes of a part's file, as they were before they were compressed."""
     files, path = opened(part.file, part.options)
     try:
         if part.is_compressed:
@@ -256,7 +266,7 @@ def tables(part: Part) -> Iterator[pa.Table]:
         yield from _lance_tables(part)
         return
     try:
-        with _stream(part) as stream:
+        with file_stream(part) as stream:
             yield from _tables(part, stream)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
         text = f"cannot read {part.file} as {part.format}: {cause}"
@@ -284,7 +294,8 @@ def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:
             ):
                 yield pa.Table.from_batches([batch])
         case "csv":
-            yield from _csv(part, stream)
+            for batch in csv_batches(lambda: file_stream(part), csv_delimiter(part.file)):
+                yield pa.Table.from_batches([batch])
         case "orc":
             orc = __import__("pyarrow.orc").orc
             file = orc.ORCFile(stream)
@@ -304,27 +315,6 @@ def batch_rows(size_bytes: int, rows: int) -> int:
 def _parquet_bytes(file: pq.ParquetFile) -> int:
     facts = file.metadata
     return sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
-
-
-def _csv(part: Part, stream: Any) -> Iterator[pa.Table]:
-    delimiter = "\t" if ".tsv" in PurePosixPath(part.file).suffixes else ","
-    parse = pv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    head = pv.open_csv(stream, parse_options=parse)
-    names = head.schema.names
-    head.close()
-    with _stream(part) as again:
-        reader = pv.open_csv(
-            again,
-            parse_options=parse,
-            convert_options=pv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.utf8()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
 
 
 # Records given as Python objects, pickled for another process

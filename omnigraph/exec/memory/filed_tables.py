@@ -25,7 +25,7 @@ from omnigraph.exec.memory.filed_ids import FiledIds
 from omnigraph.exec.memory.filed_lists import FiledAdjacency, either_way, filed_adjacency
 from omnigraph.exec.memory.resident import Edges, Nodes, ResidentTable, VersionPatch
 from omnigraph.exec.memory.version import Source
-from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, no_edges, positions_of
+from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, positions_of, stored_delta
 from omnigraph.exec.topology.node_delta import NodeDelta, id_columns_of, node_delta
 from omnigraph.exec.values.columns import absent, in_one
 from omnigraph.exec.values.rows import Positions, gather
@@ -340,9 +340,8 @@ def filed_edges(
     """An edge table version, of its base file and the edges touched since."""
     locate = dictionaries[0].locate, dictionaries[1].locate
     readers = (before, source.reader)
-    delta, _ = followed(base.file, no_edges(), base.touched, readers, locate)
-    in_order = base.file.in_order and base.is_exact
-    return FiledEdges(source, cache, base.file, delta, dictionaries, None, in_order=in_order)
+    delta, _ = followed(base.file, stored_delta(base), base.touched, readers, locate)
+    return FiledEdges(source, cache, base.file, delta, dictionaries, None, in_order=base.in_order)
 
 
 def follow_filed_edges(

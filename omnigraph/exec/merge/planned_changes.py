@@ -38,6 +38,11 @@ class PlannedChanges:
     def __init__(self, parts: Mapping[TableKey, Merged] | None = None) -> None:
         self._parts = dict(parts or {})
 
+    def __repr__(self) -> str:
+        marks = {INSERT: "+", UPDATE: "~", DELETE: "-"}
+        shown = (f"{marks[op]}{n} {name}" for (_, name, op), n in self.counts().items())
+        return f"PlannedChanges({' '.join(shown)})"
+
     def __iter__(self) -> Iterator[PlannedChange]:
         for part in self._parts.values():
             yield from _of_type(part)

@@ -57,11 +57,11 @@ def aggregate(
 ) -> Groups:
     """The groups of the rows. With weights only rows are counted."""
     keys = [codes_of(key, rows, evaluator, cache) for key in op.keys]
-    groups = combined(keys, rows.length)
     if not op.keys:
-        groups = Codes(groups.of_rows, 1)
-    elif not rows.length:
-        groups = Codes(groups.of_rows, 0)
+        groups = Codes(np.broadcast_to(np.int64(0), rows.length), 1)
+    else:
+        groups = combined(keys, rows.length)
+        groups = groups if rows.length else Codes(groups.of_rows, 0)
     examples, codes = ONE_ROW, {}
     if op.keys:
         firsts = first_of_each(groups)
@@ -119,12 +119,16 @@ class _Measurer:
         return totals.integers(measure)
 
     def _count(self, group_of: np.ndarray) -> np.ndarray:
+        if self._groups.count == 1:
+            return np.array([len(group_of)], np.int64)
         return np.bincount(group_of, minlength=self._groups.count)
 
     def _chosen(self, operand: ir.Expr, *, distinct: bool) -> np.ndarray | None:
         """The rows that are counted: those with a value, with `distinct` one for each value of a
         group. None when all are."""
         if not distinct:
+            if not isinstance(operand, ir.EntityId) and not self._values(operand).null_count:
+                return None
             has_value = self._has_value(operand)
             return None if has_value.all() else np.flatnonzero(has_value)
         codes = codes_of(operand, self._rows, self._evaluator, self._cache)

@@ -17,6 +17,9 @@ _LOW = 2**_BITS - 1
 _FLOAT_EXACT = 2**53
 """Below it every integer is a 64-bit float."""
 
+_INTEGER_EXACT = 2**63
+"""Below it every sum is a 64-bit integer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:
@@ -53,6 +56,8 @@ def totals_of(numbers: np.ndarray, group_of: np.ndarray, count: int) -> Totals:
     width = np.uint64 if numbers.dtype.kind == "u" else np.int64
     numbers = numbers.astype(width, copy=False)
     largest = max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
+    if count == 1 and largest * len(numbers) < _INTEGER_EXACT:
+        return normalised(np.zeros(1, np.int64), np.array([int(numbers.sum())], np.int64))
     if largest * len(numbers) < _FLOAT_EXACT:
         totals = np.bincount(group_of, weights=numbers, minlength=count).astype(np.int64)
         return normalised(np.zeros(count, np.int64), totals)

@@ -77,7 +77,7 @@ def _from_rows(walk: "_Walk", rows: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Destinations of part sources, in the order of sources, destinations and paths."""
+    """Destinations of some sources, in the order of sources, destinations and paths."""
 
     owners: np.ndarray
     spots: np.ndarray
@@ -239,7 +239,7 @@ class _Walk:
     # Answers
 
     def part(self, sources: np.ndarray, goals: np.ndarray | None, offset: int) -> _Part:
-        """What part sources reach, numbered from `offset` on."""
+        """What some sources reach, numbered from `offset` on."""
         op, slots = self.op, self.op.slots
         every = op.mode is ir.PathMode.ALL
         asked = Question(

@@ -59,7 +59,7 @@ def prepare(plan: ir.ReadPlan) -> PreparedPlan:
         _counted_steps(plan),
         closed_pair(plan.pattern) if _only_counts(plan) else None,
         any(isinstance(s.ranking, ir.Nearest) and _is_text(s.ranking.query) for s in plan.scores),
-        [column.name for column in plan.columns],
+        plan.output_names,
         tuple(column.type for column in plan.columns),
     )
 

@@ -21,7 +21,7 @@ from omnigraph.exec.read import guard
 from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.read.files_needed import leave_files
 from omnigraph.exec.read.prepare import PreparedPlan, prepare
-from omnigraph.exec.read.result import QueryResult
+from omnigraph.exec.read.result import QueryResult, plain_columns
 from omnigraph.exec.read.run import Run
 from omnigraph.exec.read.share import Share, ShareResult
 from omnigraph.exec.read.union import united
@@ -107,7 +107,7 @@ class Reading:
         def answered() -> ShareResult:
             running = self._running(plan, given, snapshot)
             result = guard.run(running.context.watch, running.result)
-            return ShareResult(len(result), result.to_arrow(), running.profile.figures(plan))
+            return ShareResult(len(result), plain_columns(result), running.profile.figures(plan))
 
         with self._history.lost.reading(snapshot):
             return self._undamaged(answered)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import BadRequest
 from omnigraph.exec.profile import Profile
+from omnigraph.exec.read.object_fold import folded, json_objects, struct_column
 from omnigraph.exec.values.scalars import JsonForm, number_name
 from omnigraph.exec.values.to_json import json_column
 from omnigraph.extras import optional
@@ -52,6 +53,7 @@ class QueryResult:
     _plan: ir.ReadPlan
     _profile: Profile
     _parts: "Sequence[QueryResult]" = ()  # of a union
+    _object_columns: tuple[ir.ObjectColumn, ...] = ()
 
     @property
     def query_name(self) -> str:
@@ -67,7 +69,7 @@ class QueryResult:
         names = self.columns
         if not names:
             return [{} for _ in range(length)]
-        columns = [_json(v, t) for v, t in zip(values, self._types, strict=True)]
+        columns = _json_columns(self, values)
         if len(names) == 1:
             name = names[0]
             return [{name: value} for value in columns[0]]
@@ -88,8 +90,7 @@ class QueryResult:
         return self._rows_of(self._cut(start, length), length)
 
     def _preview(self) -> tuple[str, list[str], list[tuple[Any, ...]], int]:
-        first = zip(self._cut(0, ROWS_SHOWN), self._types, strict=True)
-        cells = list(zip(*(_json(values, type_) for values, type_ in first), strict=True))
+        cells = list(zip(*_json_columns(self, self._cut(0, ROWS_SHOWN)), strict=True))
         rows, columns = counted(self._length, "row"), counted(len(self.columns), "column")
         title = f"QueryResult('{self.query_name}', {rows}, {columns}, commit {self.commit_id})"
         return title, self.columns, cells, self._length
@@ -138,9 +139,9 @@ class QueryResult:
         return self.one()[self.columns[0]]
 
     def to_arrow(self) -> pa.Table:
-        """The columns as an Arrow table."""
-        typed = zip(self._values, self._types, strict=True)
-        return pa.Table.from_arrays([_arrow(v, t) for v, t in typed], names=self.columns)
+        """The columns as an Arrow table; an object is a struct."""
+        columns = folded(_arrays(self), self._object_columns, struct_column)
+        return pa.Table.from_arrays(columns, names=self.columns)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The columns for any library that takes Arrow: `pl.DataFrame(result)`, DuckDB."""
@@ -160,6 +161,24 @@ class QueryResult:
         if self._parts:
             return "".join(part.explain() for part in self._parts)
         return self._profile.explain(self._plan)
+
+
+def plain_columns(result: QueryResult) -> pa.Table:
+    """The columns of a result's plan, those of objects one by one."""
+    names = [column.name for column in result._plan.columns]
+    return pa.Table.from_arrays(_arrays(result), names=names)
+
+
+def _arrays(result: QueryResult) -> list[pa.Array]:
+    return [_arrow(v, t) for v, t in zip(result._values, result._types, strict=True)]
+
+
+def _json_columns(
+    result: QueryResult, values: Sequence[pa.Array | PythonColumn]
+) -> list[list[Any]]:
+    columns = [_json(v, t) for v, t in zip(values, result._types, strict=True)]
+    objects = result._object_columns
+    return folded(columns, objects, json_objects) if objects else columns
 
 
 def _arrow(values: pa.Array | PythonColumn, type_: ValueType) -> pa.Array:

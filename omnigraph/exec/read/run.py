@@ -252,6 +252,7 @@ class Run:
             length,
             self.plan,
             self.profile,
+            _object_columns=self.plan.object_columns,
         )
 
 

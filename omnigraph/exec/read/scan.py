@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from omnigraph.errors import ExpressionFailed
 from omnigraph.exec.memory.version import FetchedEntities
 from omnigraph.exec.read.context import Context, TraversalMode, load_compared
 from omnigraph.exec.read.hash_join import equality_of, paired
@@ -26,6 +27,8 @@ from omnigraph.types import TableKey
 
 _FEW_ROWS = 16_384
 """A table of so few rows is read whole rather than share by share."""
+
+_MOST = 0.75
 
 
 def scan(
@@ -143,7 +146,9 @@ def _looked_up(context: Context, op: ir.NodeScan) -> BoundEntities:
     names = list(dict.fromkeys(["id", *(name for name in read if name is not None)]))
     fetched = FetchedEntities(source, source.reader.rows(names, filter=pushed.filter))
     nodes = BoundEntities(fetched, np.arange(len(fetched)))
-    return nodes if pushed.rest is None else _filtered(context, op.out, nodes, pushed.rest)
+    if pushed.rest is None:
+        return nodes
+    return _filtered(context, op.out, nodes, pushed.rest, whole=True)
 
 
 def _resident(context: Context, op: ir.NodeScan) -> BoundEntities:
@@ -159,15 +164,22 @@ def _resident(context: Context, op: ir.NodeScan) -> BoundEntities:
         rest = tuple(other for other in parts if other is not part)
         pointed = BoundEntities(nodes, positions)
         return _filtered(context, op.out, pointed, ir.And(rest)) if rest else pointed
-    return _filtered(context, op.out, BoundEntities(nodes, nodes.present), op.where)
+    every = BoundEntities(nodes, nodes.present)
+    whole = every.positions is nodes.everything
+    return _filtered(context, op.out, every, op.where, whole=whole)
 
 
-def _filtered(context: Context, var: ir.Var, nodes: BoundEntities, where: ir.Expr) -> BoundEntities:
-    """The nodes that satisfy a condition, looked at some at a time. Cheap conjuncts come first, so
-    that a text search sees only the nodes they leave, and those at once."""
+def _filtered(
+    context: Context, var: ir.Var, nodes: BoundEntities, where: ir.Expr, *, whole: bool = False
+) -> BoundEntities:
+    """The nodes that satisfy a condition, looked at a batch at a time. Cheap conjuncts come first,
+    so that a text search sees only the nodes they leave, and those at once. `whole`: the nodes are
+    all of their domain, in its order."""
     load_compared(where, {var: nodes.domain})
-    parts = where.parts if isinstance(where, ir.And) else (where,)
-    for part in sorted(parts, key=_has_text_match):
+    parts = sorted(where.parts if isinstance(where, ir.And) else (where,), key=_has_text_match)
+    if whole:
+        nodes, parts = _filtered_whole(context, var, nodes, parts)
+    for part in parts:
         rows = Rows(len(nodes.positions), {var: nodes}, {})
         together = None if _has_text_match(part) else max(context.rows_max, _FEW_ROWS)
         keeps = [context.evaluator.keep(part, batch) for batch in rows.batches(together)]
@@ -175,6 +187,33 @@ def _filtered(context: Context, var: ir.Var, nodes: BoundEntities, where: ir.Exp
         if not keep.all():
             nodes = nodes.take(np.flatnonzero(keep))
     return nodes
+
+
+def _filtered_whole(
+    context: Context, var: ir.Var, nodes: BoundEntities, parts: list[ir.Expr]
+) -> tuple[BoundEntities, list[ir.Expr]]:
+    """The nodes of a whole domain that satisfy the first conjuncts, and the other conjuncts.
+
+    As long as most nodes stay, a conjunct is worked out for all of them: columns as they are cost
+    less than values gathered for most rows. One that fails has to be asked of those that stay.
+    """
+    rows = Rows(len(nodes.positions), {var: nodes}, {})
+    kept: np.ndarray | None = None
+    left = list(parts)
+    while left and not _has_text_match(left[0]):
+        if kept is not None and np.count_nonzero(kept) < _MOST * rows.length:
+            break
+        try:
+            keep = context.evaluator.keep(left[0], rows)
+        except ExpressionFailed:
+            if kept is None:
+                raise
+            break
+        kept = keep if kept is None else kept & keep
+        left = left[1:]
+    if kept is None or kept.all():
+        return nodes, left
+    return BoundEntities(nodes.domain, np.flatnonzero(kept)), left
 
 
 def _has_text_match(expr: ir.Expr) -> bool:

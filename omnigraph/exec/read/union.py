@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.read.codes import combined, encoded, first_of_each
-from omnigraph.exec.read.result import QueryResult
+from omnigraph.exec.read.result import QueryResult, plain_columns
 from omnigraph.plan import ir
 
 
@@ -33,7 +33,7 @@ def united(plan: ir.ReadPlan, results: Sequence[QueryResult]) -> QueryResult:
 
 
 def _columns(result: QueryResult, declared: Sequence[pa.DataType]) -> list[pa.Array]:
-    columns = (column.combine_chunks() for column in result.to_arrow().columns)
+    columns = (column.combine_chunks() for column in plain_columns(result).columns)
     return [column.cast(kind) for column, kind in zip(columns, declared, strict=True)]
 
 

@@ -48,6 +48,7 @@ def _compared(op: ir.CompareOp) -> Callable[[Any, Any], bool]:
             assert_never(op)
 
 
+_ORDERED_WHOLE = 256
 _INTEGRAL = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 
 
@@ -123,18 +124,20 @@ class CellReader:
         """The values of a column that is not in memory, fetched for these rows alone."""
         if not positions:
             return []
+        name_of = domain.source.columns.name_of
+        named = (name_of(column) for column in self._columns_read.get(side.var, ()))
         if isinstance(side, ir.EntityId):
             if isinstance(domain, FiledEdges):
-                return domain.few_values("id", positions, ())
+                # Ids order the rows: what is returned of few of them comes by the same call.
+                together = named if len(positions) <= _ORDERED_WHOLE else ()
+                return domain.few_values("id", positions, [each for each in together if each])
             return domain.ids_listed(positions)
-        name_of = domain.source.columns.name_of
         name = name_of(side)
         if isinstance(domain, FiledNodes) and name is not None and domain.is_id(side):
             return domain.ids_listed(positions)
         if name is None or (domain.table, side.property_id) in self._steps:
             return None
-        together = (name_of(column) for column in self._columns_read.get(side.var, ()))
-        return domain.few_values(name, positions, [each for each in together if each is not None])
+        return domain.few_values(name, positions, [each for each in named if each is not None])
 
     def _cells(self, side: Side, domain: Nodes | Edges) -> pa.Array | None:
         if isinstance(side, ir.EntityId):

@@ -17,20 +17,21 @@ from omnigraph import environment
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.threads import in_order
-from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, no_edges
+from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, stored_delta
 from omnigraph.exec.topology.edge_fold import folded_arrays
 from omnigraph.exec.topology.end_numbers import Ends, LoadedEnds
-from omnigraph.exec.topology.fixed_width_ids import FixedWidthIds, fixed_width_ids
 from omnigraph.exec.topology.node_delta import (
     equal_columns,
     id_columns_of,
     node_delta,
     text_equal_to_id,
 )
+from omnigraph.exec.topology.short_ids import ShortIds, short_ids
 from omnigraph.exec.values.columns import in_one
 from omnigraph.light_dataclass import dataclass
 from omnigraph.number_arrays import from_arrow
 from omnigraph.storage.derived.derived_folder import EDGES, NODES
+from omnigraph.storage.derived.edge_delta_file import EDGE_DELTAS, delta_facts
 from omnigraph.storage.derived.edge_file import edge_arrays
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.derived.node_file import node_arrays
@@ -43,6 +44,9 @@ from omnigraph.types import Kind, TableKey, table_key
 
 _EDGES_MAX = (1 << 31) - 1
 """Positions and numbers are 32-bit integers."""
+
+_FOLDED_SHARE = 10
+"""A delta of more than this share of its edge file is folded into a new one."""
 
 NO_ENDS: Mapping[TableKey, LoadedEnds] = {}
 
@@ -286,37 +290,47 @@ class _Builder:
     ) -> EdgeDelta:
         readers = self._store.tables.reader(base.pin), self._store.tables.reader(pin)
         locate = source.file.locate, target.file.locate
-        return followed(base.file, no_edges(), base.touched, readers, locate)[0]
+        return followed(base.file, stored_delta(base), base.touched, readers, locate)[0]
 
     def _fold_edges(
         self, pin: TablePin, base: EdgeBase, source: NodeBase, target: NodeBase
     ) -> None:
-        """A file of base and delta, without reading the edges of the base again."""
+        """A file of the edges since the base alone; or, where those are many or rows have moved,
+        of base and delta, without reading the edges of the base again."""
         delta = self._delta(pin, base, source, target)
         if (delta.source < 0).any() or (delta.target < 0).any():
             source, target = self._exact(source, target)
             delta = self._delta(pin, base, source, target)
+        if pin.table_key not in self._moved and _is_short(delta, base):
+            ends = source.file.digest, target.file.digest
+            self._write(EDGE_DELTAS, pin, *delta_facts(base.file, *ends, delta.arrays))
+            return
         counts = (source.file.count, target.file.count)
         facts, arrays = folded_arrays(base.file, delta, counts)
         self._write_edge_file(pin, source, target, facts, arrays, in_order=False)
+
+
+def _is_short(delta: EdgeDelta, base: EdgeBase) -> bool:
+    return (len(delta.removed) + len(delta.row_ids)) * _FOLDED_SHARE <= base.file.count
 
 
 def _both_numbers(
     rows: pa.Table, source: NodeBase, target: NodeBase
 ) -> tuple[np.ndarray, np.ndarray]:
     """The numbers at both ends of edges, worked out at once."""
-    own = fixed_width_ids(source.file.strings)
-    other = own if source is target else fixed_width_ids(target.file.strings)
+    own = short_ids(source.file.strings)
+    other = own if source is target else short_ids(target.file.strings)
     sides = ((rows["src"], source, own), (rows["dst"], target, other))
     near, far = in_order(lambda side: _numbers(*side), sides, threads=2)
     return near, far
 
 
-def _numbers(ids: pa.ChunkedArray, base: NodeBase, known: FixedWidthIds | None) -> np.ndarray:
+def _numbers(ids: pa.ChunkedArray, base: NodeBase, known: ShortIds | None) -> np.ndarray:
     """The numbers of ends; -1 for a node that the version of the base does not have."""
     file = base.file
-    flat = None if known is None else known.numbers(ids)
-    if flat is None:
+    if known is not None:
+        flat = known.numbers(ids)
+    else:
         numbers = pc.index_in(ids.cast(file.strings.type), value_set=file.strings).fill_null(-1)
         flat = numbers.to_numpy()
     if len(file.gone):

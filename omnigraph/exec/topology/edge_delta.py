@@ -12,6 +12,7 @@ import pyarrow as pa
 from omnigraph.exec.values.columns import in_one
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.edge_file import EdgeFile
+from omnigraph.storage.lance.derived_bases import EdgeBase
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER, BEFORE
 
@@ -37,20 +38,33 @@ class EdgeDelta:
     target: np.ndarray
 
     @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What a delta file keeps, in its order."""
+        ends = self.removed_source, self.removed_target
+        return (self.removed, *ends, self.row_ids, self.source, self.target)
+
+    @property
     def is_empty(self) -> bool:
         return not len(self.removed) and not len(self.row_ids)
 
     @property
     def bytes_held(self) -> int:
-        arrays = (self.removed, self.removed_source, self.removed_target)
-        more = (self.row_ids, self.source, self.target)
-        return int(sum(array.nbytes for array in (*arrays, *more)))
+        return int(sum(array.nbytes for array in self.arrays))
 
 
 def no_edges() -> EdgeDelta:
     """The delta of a version that is its base."""
     empty = np.empty(0, np.int64)
     return EdgeDelta(empty, empty, empty, np.empty(0, np.uint64), empty, empty)
+
+
+def stored_delta(base: EdgeBase) -> EdgeDelta:
+    """The delta of the version that a base names over its edge file."""
+    stored = base.delta
+    if stored is None:
+        return no_edges()
+    ends = stored.removed_source, stored.removed_target
+    return EdgeDelta(stored.removed, *ends, stored.row_ids, stored.source, stored.target)
 
 
 def positions_of(file: EdgeFile, delta: EdgeDelta, row_ids: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 Reference: `exec/load/checks.py`, hash join of the ends with the ids of committed nodes.
 Held equal by: `test_TP2_a_load_that_numbers_ends_refuses_what_the_key_check_refuses`.
 Falls back: for ends without a number, whose keys are checked like any other; for nodes without a
-file, ids of several widths, small inputs, and in full when nodes changed before the commit.
+file, ids longer than 64 bytes, small inputs, and in full when nodes changed before the commit.
 
 Invariant: an end has a number only if its node is in the version that the load reads, so it needs
 no other check. The numbers of all edges of a load, in the order of its rows, are the adjacency of
@@ -16,7 +16,7 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.exec.topology.fixed_width_ids import FixedWidthIds, fixed_width_ids
+from omnigraph.exec.topology.short_ids import ShortIds, short_ids
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.derived_bases import NodeBase
@@ -37,17 +37,17 @@ Ends = tuple[np.ndarray, np.ndarray]
 class NodeNumbers:
     """The numbers of one node table's ids at the version that a load reads."""
 
-    def __init__(self, base: NodeBase, pin: TablePin, ids: FixedWidthIds) -> None:
+    def __init__(self, base: NodeBase, pin: TablePin, ids: ShortIds) -> None:
         self.base = base
         self.pin = pin
         self._ids = ids
         self._dead = _changed(base)
 
-    def of(self, ids: pa.ChunkedArray) -> np.ndarray | None:
-        """The number of each id, -1 where the version has no such node as far as its file tells;
-        None when these ids are of other widths than all others."""
+    def of(self, ids: pa.ChunkedArray) -> np.ndarray:
+        """The number of each id, -1 where the version has no such node as far as its file
+        tells."""
         numbers = self._ids.numbers(ids)
-        if numbers is not None and self._dead is not None:
+        if self._dead is not None:
             numbers[self._dead[numbers] & (numbers >= 0)] = -1
         return numbers
 
@@ -76,17 +76,12 @@ class LoadedEnds:
         self._parts: list[Ends] | None = []
         self._count = 0
 
-    def of(self, source: pa.ChunkedArray, target: pa.ChunkedArray) -> Ends | None:
+    def of(self, source: pa.ChunkedArray, target: pa.ChunkedArray) -> Ends:
         """The numbers at both ends of some edges. Safe to call from several threads."""
-        near = self.nodes[0].of(source)
-        far = None if near is None else self.nodes[1].of(target)
-        return None if near is None or far is None else (near, far)
+        return self.nodes[0].of(source), self.nodes[1].of(target)
 
-    def add(self, ends: Ends | None) -> None:
-        """Keep the numbers of the next edges; None for edges whose ends were not numbered."""
-        if ends is None:
-            self._parts = None
-            return
+    def add(self, ends: Ends) -> None:
+        """Keep the numbers of the next edges."""
         for used, numbers in zip(self._used, ends, strict=True):
             used[numbers[numbers >= 0] if len(numbers) and numbers.min() < 0 else numbers] = True
         self._count += len(ends[0])
@@ -141,7 +136,7 @@ class EndNumbers:
             return None
         try:
             base = derived.nodes(pin)
-            ids = None if base is None else fixed_width_ids(base.file.strings)
+            ids = None if base is None else short_ids(base.file.strings)
             return None if base is None or ids is None else NodeNumbers(base, pin, ids)
         except DamagedFile as damaged:
             derived.reject(damaged)

@@ -16,7 +16,8 @@ from omnigraph.exec.upkeep.findings import Finding
 from omnigraph.exec.values.columns import in_one
 from omnigraph.number_arrays import to_arrow
 from omnigraph.storage.derived.column_file import ColumnFile, is_column_kind
-from omnigraph.storage.derived.derived_folder import NODES, DerivedEntry, is_of, pin_of
+from omnigraph.storage.derived.derived_folder import EDGES, NODES, DerivedEntry, is_of, pin_of
+from omnigraph.storage.derived.edge_delta_file import EDGE_DELTAS, EdgeDeltaFile
 from omnigraph.storage.derived.edge_file import EdgeFile, Way
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
@@ -66,6 +67,8 @@ def _fault(store: Store, entry: DerivedEntry, nodes: list[NodeFile]) -> str | No
         return _nodes_fault(NodeFile(file), reader)
     if is_column_kind(entry.name.kind):
         return _column_fault(ColumnFile(file), int(file.facts["property"]), nodes, reader)
+    if entry.name.kind == EDGE_DELTAS:
+        return _delta_fault(store, EdgeDeltaFile(file), nodes, reader)
     edges = EdgeFile(file)
     ends = [_with_lineage(nodes, digest) for digest in edges.ends]
     if ends[0] is None or ends[1] is None:
@@ -117,6 +120,42 @@ def _edges_fault(
         own, other = nodes if way is Way.OUT else (nodes[1], nodes[0])
         if not _equal_way(file, way, (own, other), rows.select([near, far]), positions):
             return f"its neighbours {way} are not those of the table"
+    return None
+
+
+def _delta_fault(
+    store: Store, delta: EdgeDeltaFile, nodes: list[NodeFile], reader: TableReader
+) -> str | None:
+    """Whether edge file and delta together have other edges than the table."""
+    files = store.derived.files
+    under = next(
+        (
+            EdgeFile(MappedFile(each.path, each.name.digest))
+            for each in files.listed(reader.pin)
+            if each.name.kind == EDGES and each.name.digest == delta.base and files.is_present(each)
+        ),
+        None,
+    )
+    near, far = (_with_lineage(nodes, digest) for digest in delta.ends)
+    if under is None or near is None or far is None:
+        return None  # without those nobody uses it
+    delta.require_over(under)
+    rows = reader.rows(["src", "dst"], with_row_id=True)
+    old = under.positions_of(rows[ROW_ID].to_numpy())
+    old[np.isin(old, delta.removed)] = -1
+    own = np.arange(under.count, under.count + len(delta.row_ids))
+    live = ~np.isin(own, delta.removed)
+    fresh = rows[ROW_ID].to_numpy()[old < 0]
+    gone = int(np.count_nonzero(delta.removed < under.count))
+    if not np.array_equal(np.sort(fresh), np.sort(delta.row_ids[live])):
+        return "its new edges are not those of the table"
+    if under.count - gone + len(fresh) != rows.num_rows:
+        return f"it leaves {under.count - gone} old edges and the table {int((old >= 0).sum())}"
+    order = np.argsort(delta.row_ids[live])
+    added = rows.filter(pa.array(old < 0)).sort_by(ROW_ID)
+    for column, theirs, file in (("src", delta.source, near), ("dst", delta.target, far)):
+        if not np.array_equal(file.locate(in_one(added[column])), theirs[live][order]):
+            return f"a new edge has another {column} than in the table"
     return None
 
 

@@ -244,7 +244,7 @@ class Optimizer:
             if table.done and not self._holds(table.done, snapshot.tables.get(key))
         ]
         for key in moved:
-            self._tables[key].done = None
+            self._drop(key)
             self._tables[key].rounds += 1
         self._give_up(key for key in moved if self._tables[key].rounds >= _ROUNDS)
         left = [key for key in moved if self._tables[key].report.skipped is None]
@@ -255,9 +255,16 @@ class Optimizer:
 
     def _give_up(self, keys: Iterable[TableKey]) -> None:
         for key in keys:
+            self._drop(key)
             table = self._tables[key]
             reason = "it was written all the time meanwhile; run optimize again"
-            table.done, table.report = None, replace(table.report, built=(), skipped=reason)
+            table.report = replace(table.report, built=(), skipped=reason)
+
+    def _drop(self, key: TableKey) -> None:
+        """Let go of what was done for a table, its files included."""
+        done, self._tables[key].done = self._tables[key].done, None
+        if done is not None:
+            self.store.compactor.drop(done)
 
     def _stage(self, write: Write) -> bool:
         """Stage every finished table; False when one has moved since."""

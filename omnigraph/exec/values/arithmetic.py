@@ -6,6 +6,8 @@ finite number never becomes an infinity, and nothing is divided by zero.
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,21 +36,26 @@ def refuse(bad: np.ndarray, reason: str) -> None:
         raise RowFault(int(np.flatnonzero(bad)[0]), reason)
 
 
-def known_rows(arrays: Sequence[pa.Array]) -> np.ndarray | None:
+Argument: TypeAlias = "pa.Array | pa.Scalar"
+"""A value a row; for the kernels of `OF_CONSTANTS` also one for all rows, neither null nor 0."""
+
+
+def known_rows(arrays: Sequence[Argument]) -> np.ndarray | None:
     """Flags of the rows in which no argument is null; None for all of them."""
     known: np.ndarray | None = None
     for array in arrays:
-        if array.null_count:
+        if isinstance(array, pa.Array) and array.null_count:
             valid = as_numpy(array.is_valid())
             known = valid if known is None else known & valid
     return known
 
 
-def _filled(array: pa.Array, known: np.ndarray | None, value: int = 1) -> np.ndarray:
+def _filled(array: Argument, known: np.ndarray | None, value: int = 1) -> np.ndarray:
     """Numbers, with one that does no harm where a row has none."""
-    if array.null_count:
-        array = array.fill_null(value)
-    numbers = as_numpy(array)
+    if isinstance(array, pa.Scalar):
+        numbers = np.asarray(array.as_py(), array.type.to_pandas_dtype())
+    else:
+        numbers = as_numpy(array.fill_null(value) if array.null_count else array)
     return numbers if known is None else np.where(known, numbers, numbers.dtype.type(value))
 
 
@@ -73,7 +80,7 @@ def widened(values: pa.Array, stored: pa.DataType) -> pa.Array:
 # ---- floats
 
 
-def _floats(arrays: Sequence[pa.Array], known: np.ndarray | None) -> list[np.ndarray]:
+def _floats(arrays: Sequence[Argument], known: np.ndarray | None) -> list[np.ndarray]:
     return [_filled(array, known).astype(np.float64, copy=False) for array in arrays]
 
 
@@ -83,9 +90,10 @@ def float_kernel(
     nonzero: bool = False,
     domain: Callable[..., np.ndarray] | None = None,
     reason: str = "",
+    arrow: Callable[..., pa.Array] | None = None,
 ) -> Callable[[Sequence[pa.Array], ValueType], pa.Array]:
     """A kernel over 64-bit floats. `nonzero`: the last argument may not be 0; `domain` flags the
-    arguments that there is a value for."""
+    arguments that there is a value for; `arrow` computes the same, in memory that Arrow keeps."""
 
     def kernel(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
         known = known_rows(arrays)
@@ -94,13 +102,18 @@ def float_kernel(
             refuse(numbers[-1] == 0, _ZERO)
         if domain is not None:
             refuse(~domain(*numbers), reason)
-        with np.errstate(all="ignore"):
-            result = compute(*numbers)
+        quick: pa.Array | None = None
+        if arrow is not None and known is None and all(a.type == pa.float64() for a in arrays):
+            quick = arrow(*arrays)
+            result = as_numpy(quick)
+        else:
+            with np.errstate(all="ignore"):
+                result = compute(*numbers)
         infinite = np.isinf(result)
         if infinite.any():
-            finite = np.logical_and.reduce([np.isfinite(each) for each in numbers])
+            finite = reduce(np.logical_and, map(np.isfinite, numbers))
             refuse(infinite & finite, "the result is too large for a float")
-        return _answer(result, known, kind)
+        return _answer(result, known, kind) if quick is None else quick
 
     return kernel
 
@@ -127,7 +140,7 @@ def _whole(high: np.ndarray, low: np.ndarray, kind: ValueType) -> np.ndarray:
 def _magnitudes(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Absolute values as unsigned integers, and flags of the negative ones."""
     if numbers.dtype.kind == "u":
-        return numbers.astype(np.uint64), np.zeros(len(numbers), bool)
+        return numbers.astype(np.uint64), np.zeros(numbers.shape, bool)
     wide = numbers.astype(np.int64)
     negative = wide < 0
     low = np.where(negative, -(wide + 1), wide).astype(np.uint64)
@@ -146,16 +159,16 @@ def _signed(size: np.ndarray, negative: np.ndarray, kind: ValueType) -> np.ndarr
         return np.where(negative, np.uint64(0) - size, size).view(np.int64)
 
 
-def _integers(arrays: Sequence[pa.Array], known: np.ndarray | None) -> list[np.ndarray]:
+def _integers(arrays: Sequence[Argument], known: np.ndarray | None) -> list[np.ndarray]:
     return [_filled(array, known) for array in arrays]
 
 
-def _simple(arrays: Sequence[pa.Array], kind: ValueType) -> bool:
+def _simple(arrays: Sequence[Argument], kind: ValueType) -> bool:
     """Whether Arrow's own checked kernels apply: everything is a signed integer of 64 bits."""
     return kind.scalar is Scalar.I64 and all(a.type != pa.uint64() for a in arrays)
 
 
-def _checked(kernel: Callable[..., pa.Array], arrays: Sequence[pa.Array]) -> pa.Array | None:
+def _checked(kernel: Callable[..., pa.Array], arrays: Sequence[Argument]) -> pa.Array | None:
     """Arrow's answer; None where some row overflows, which it does not name."""
     try:
         return kernel(*(array.cast(pa.int64()) for array in arrays))
@@ -166,7 +179,7 @@ def _checked(kernel: Callable[..., pa.Array], arrays: Sequence[pa.Array]) -> pa.
 def _by_halves(
     kernel: Callable[..., pa.Array], combine: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> Callable[[Sequence[pa.Array], ValueType], pa.Array]:
-    def integers(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
+    def integers(arrays: Sequence[Argument], kind: ValueType) -> pa.Array:
         if _simple(arrays, kind) and (quick := _checked(kernel, arrays)) is not None:
             return quick
         known = known_rows(arrays)
@@ -177,7 +190,7 @@ def _by_halves(
     return integers
 
 
-def _multiplied(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
+def _multiplied(arrays: Sequence[Argument], kind: ValueType) -> pa.Array:
     if _simple(arrays, kind):
         quick = _checked(pc.multiply_checked, arrays)
         if quick is not None:
@@ -196,7 +209,7 @@ def _divided(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
     return _answer(_signed(left // right, minus_left ^ minus_right, kind), known, kind)
 
 
-def _remainder(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
+def _remainder(arrays: Sequence[Argument], kind: ValueType) -> pa.Array:
     known = known_rows(arrays)
     if _simple(arrays, kind):
         dividend, divisor = (n.astype(np.int64, copy=False) for n in _integers(arrays, known))
@@ -278,13 +291,15 @@ def _sign(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
     return _answer(signs, known, kind)
 
 
-Kernel = Callable[[Sequence[pa.Array], ValueType], pa.Array]
+Kernel = Callable[[Sequence[Any], ValueType], pa.Array]
 
 ARITHMETIC: dict[str, Kernel] = {
-    "add": _by_class(_by_halves(pc.add_checked, np.add), float_kernel(np.add)),
-    "subtract": _by_class(_by_halves(pc.subtract_checked, np.subtract), float_kernel(np.subtract)),
-    "multiply": _by_class(_multiplied, float_kernel(np.multiply)),
-    "divide": float_kernel(np.divide, nonzero=True),
+    "add": _by_class(_by_halves(pc.add_checked, np.add), float_kernel(np.add, arrow=pc.add)),
+    "subtract": _by_class(
+        _by_halves(pc.subtract_checked, np.subtract), float_kernel(np.subtract, arrow=pc.subtract)
+    ),
+    "multiply": _by_class(_multiplied, float_kernel(np.multiply, arrow=pc.multiply)),
+    "divide": float_kernel(np.divide, nonzero=True, arrow=pc.divide),
     "div": _divided,
     "remainder": _by_class(_remainder, float_kernel(np.fmod, nonzero=True)),
     "negate": _by_class(_opposite, float_kernel(np.negative)),
@@ -306,3 +321,6 @@ ARITHMETIC: dict[str, Kernel] = {
         reason="the power is no real number",
     ),
 }
+
+OF_CONSTANTS = frozenset({"add", "subtract", "multiply", "divide", "remainder"})
+"""Kernels that take a constant as it is, one value for all rows."""

@@ -153,7 +153,18 @@ def floats(values: pa.Array, target: pa.DataType, *, are_floats: bool) -> pa.Arr
 def _finite(numbers: pa.Array) -> pa.Array:
     if not _all(pc.is_finite(numbers)):
         raise NotSure
+    if not _has_negative_zero(numbers):
+        return numbers
     return pc.add(numbers, pa.scalar(0, numbers.type))  # one zero
+
+
+def _has_negative_zero(numbers: pa.Array) -> bool:
+    """Whether a zero has a sign, also in a null's place."""
+    if not len(numbers):
+        return False
+    width = numbers.type.bit_width // 8
+    bits = np.frombuffer(numbers.buffers()[1], f"u{width}", len(numbers), numbers.offset * width)
+    return bool((bits == 1 << 8 * width - 1).any())
 
 
 def _exact(values: pa.Array, numbers: pa.Array) -> pa.BooleanArray:

@@ -40,6 +40,7 @@ def _kernel(op: Op) -> Callable[..., pa.Array]:
 
 
 _KERNELS = {op: _kernel(op) for op in Op}
+_OPPOSITE = {Op.GT: Op.LE, Op.GE: Op.LT}
 
 
 def _number_type(stored: pa.DataType) -> Scalar | None:
@@ -71,7 +72,11 @@ def compare_constant(op: Op, array: pa.Array, value: ir.Constant, type_: ValueTy
     if isinstance(fitted, bool):
         return _nan_follows(op, array, where_known(array, fitted))
     op, number = fitted
-    return _nan_follows(op, array, _KERNELS[op](array, pa.scalar(number, array.type)))
+    constant = pa.scalar(number, array.type)
+    if op in _OPPOSITE and pa.types.is_floating(array.type):
+        # NaN follows every number, and is neither less than one nor equal to it.
+        return pc.invert(_KERNELS[_OPPOSITE[op]](array, constant))
+    return _KERNELS[op](array, constant)
 
 
 def _comparable(stored: pa.DataType, type_: ValueType) -> pa.DataType:

@@ -108,6 +108,10 @@ ONE_ROW = Rows(1, {}, {})
 
 def as_numpy(values: pa.Array) -> np.ndarray:
     """An Arrow array as numpy has it; copied where Arrow packs bits."""
+    if pa.types.is_boolean(values.type) and len(values) and not values.null_count:
+        packed = np.frombuffer(values.buffers()[1], np.uint8)
+        end = values.offset + len(values)
+        return np.unpackbits(packed, count=end, bitorder="little")[values.offset :].view(bool)
     array: np.ndarray = values.to_numpy(zero_copy_only=False)
     return array
 

@@ -18,6 +18,7 @@ from omnigraph.catalog.model import Type
 from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.constants import CONSTANTS, Given
 from omnigraph.exec.values.evaluate import Evaluator
+from omnigraph.exec.values.file_scan import row_id_candidates
 from omnigraph.exec.values.pushdown import ids_filter, push_down
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows, gather
 from omnigraph.exec.values.scalars import SCALARS, JsonForm
@@ -47,6 +48,11 @@ def select_committed(
     row_ids = _named_row_ids(reader, where, given)
     if row_ids is not None:
         rows = _read(reader, schema, [*names, ADDRESS], among_row_ids(row_ids.tolist()))
+        return select_among(rows, where, given).select(list(columns))
+    candidates = row_id_candidates(reader, where, given)
+    if candidates is not None:
+        asked = list(dict.fromkeys((*columns, *candidates.columns)))
+        rows = _read(reader, schema, asked, among_row_ids(candidates.row_ids.tolist()))
         return select_among(rows, where, given).select(list(columns))
     pushed = push_down(where, given, ColumnNames(reader.schema).name_of)
     if pushed.rest is None:
@@ -126,7 +132,7 @@ def _rows_by_file(
         edges = finder.edge_row_ids(reader.pin, column, ids)
         if edges is None or len(edges) > KEYS_MAX:
             return None
-        return reader.by_row_id(pa.array(edges, pa.uint64()), columns)
+        return reader.present(pa.array(edges, pa.uint64()), columns)
     row_ids = finder.row_ids(reader.pin, ids)
     if row_ids is None:
         return None

@@ -422,11 +422,20 @@ Clause = Binding | Traversal | Path | Negation | OptionalBlock | Unwind | Filter
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectField(Node):
+    """`name`, a property of the object's variable; `name: value`; or, without a name, `*`."""
+
+    name: Name | None
+    value: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Projection(Node):
-    """`expression as alias`."""
+    """`expression as alias`; with fields, `$variable as alias { name, years: $p.age }`."""
 
     expression: Expr
     alias: Name | None = None
+    object_fields: tuple[ObjectField, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ _ITEMS = (
         ast.Unwind,
         ast.Filter,
     ),
-    *(ast.PropertyMatch, ast.Projection, ast.Ordering),
+    *(ast.PropertyMatch, ast.Projection, ast.ObjectField, ast.Ordering),
     *(ast.Insert, ast.Upsert, ast.Update, ast.Delete, ast.Assignment),
     *(ast.UpdateMatched, ast.DeleteMatched),
 )

@@ -297,9 +297,26 @@ class _QueryBuilder(ExpressionBuilder):
         return clauses_of_chain(parts)
 
     def projection(self, parts: list[Any]) -> ast.Projection:
-        expression, _, alias = parts
+        expression, _, alias, fields = parts
         name = None if alias is None else _name(alias)
-        return ast.Projection(expression, name, span=_span((expression, alias)))
+        if fields is not None and not isinstance(expression, ast.Variable):
+            hint = "write $p as person { name, age }"
+            raise Fault(expression.span, "an object is made of a variable", hint=hint)
+        span = _span((expression, alias))
+        return ast.Projection(expression, name, fields or (), span=span)
+
+    def object(self, parts: list[ast.ObjectField]) -> tuple[ast.ObjectField, ...]:
+        return tuple(parts)
+
+    def named_field(self, parts: list[Token]) -> ast.ObjectField:
+        return ast.ObjectField(_name(parts[0]), span=_span(parts))
+
+    def valued_field(self, parts: list[Any]) -> ast.ObjectField:
+        name, value = parts
+        return ast.ObjectField(_name(name), value, span=_span(parts))
+
+    def every_field(self, parts: list[Token]) -> ast.ObjectField:
+        return ast.ObjectField(None, span=_span(parts))
 
     def having(self, parts: list[ast.Expr]) -> ast.Expr:
         return as_condition(parts[0])

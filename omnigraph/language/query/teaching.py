@@ -104,6 +104,8 @@ def _of_place(before: str, token: str) -> str:
     block = _block_of(before)
     if token == ":" and re.search(r"\(\s*\$?\w*\s*\Z", before):
         return "a node is written $a: Person, an edge $a knows $b, without parentheses"
+    if token == "{" and re.search(r"[(,]\s*(?:distinct\s+)?\$\w+\s*\Z", before):
+        return "an object is a column of return, not a value: $p as person { name, age }"
     if token == "," and block in ("match", "not", "optional", "exists", "count"):
         return "clauses of match follow one another without commas"
     if not before.strip() and token in ("match", "return", "insert", "update", "delete", "upsert"):

@@ -200,7 +200,9 @@ def _of_entities(
     shown = {
         column.value.var: column.name
         for column in plan.columns
-        if isinstance(column.value, ir.EntityId) and column.value.var in types
+        if column.name in result.columns
+        and isinstance(column.value, ir.EntityId)
+        and column.value.var in types
     }
     if not shown:
         return None

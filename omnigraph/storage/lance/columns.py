@@ -37,6 +37,9 @@ BLOB_SIZE = "size"
 BLOB_BYTES: Literal["all_binary"] = "all_binary"
 """How a scan is asked for the bytes of blobs, not for what describes them."""
 
+BLOB_DESCRIPTIONS: Literal["blobs_descriptions"] = "blobs_descriptions"
+"""How a scan is asked for what describes blobs."""
+
 
 def updated_after(version: int) -> str:
     """The filter for rows that were written after a version."""

@@ -310,12 +310,12 @@ _FILE = (
     r"/(data/\w+(\.lance|/\w+\.blob)|_deletions/\d+-\d+-\d+\.(arrow|bin)"
     r"|_indices/[0-9a-f-]{36}/\w+\.\w+)"
 )
-_MISSING_FILE = re.compile(rf"not found.*{_FILE}(?![\w/])", re.I | re.S)
+_MISSING_FILE = rf"(?is)not found.*{_FILE}(?![\w/])"  # compiled by who has an error to explain
 
 
 def _translated(name: str, subject: str, cause: BaseException) -> Exception:
     text = str(cause)
-    if _MISSING_FILE.search(text):
+    if re.search(_MISSING_FILE, text):
         return Reclaimed("data", f"that {name} of {subject} reads")
     if "was not found" in text or "Not found: " in text:
         return NotFound(DATASET, subject, "it was never written, or cleanup reclaimed it")

@@ -27,9 +27,11 @@ from omnigraph.storage.derived.derived_folder import (
     line_name,
     pin_of,
 )
+from omnigraph.storage.derived.edge_delta_file import EDGE_DELTAS, EdgeDeltaFile
 from omnigraph.storage.derived.edge_file import EdgeFile, Way
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
+from omnigraph.storage.derived.parsed_files import ParsedFiles
 from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.delta import Deltas
@@ -59,13 +61,24 @@ class NodeBase:
 
 @dataclass(frozen=True, slots=True)
 class EdgeBase:
-    """An edge file, the version it is of, and the edges written or removed since. `is_exact` says
-    that the rows lie where they lay then."""
+    """An edge file, with the delta over it that is nearest, the version of the two, and the edges
+    written or removed since. `is_exact` says that the rows lie where they lay then."""
 
     file: EdgeFile
     pin: TablePin
     touched: pa.Table
     is_exact: bool
+    delta: EdgeDeltaFile | None = None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The digests of the node files whose numbers file and delta use."""
+        return self.file.ends if self.delta is None else self.delta.ends
+
+    @property
+    def in_order(self) -> bool:
+        """Whether positions are the order of the rows."""
+        return self.file.in_order and self.is_exact and self.delta is None
 
 
 _Base = NodeBase | EdgeBase
@@ -93,7 +106,7 @@ class DerivedBases:
         self.files = files
         self._known: Lru[tuple[TablePin, object], tuple[_Listed, _Base | None]] = Lru(_BASES_MAX)
         self._newest: Lru[object, tuple[_Listed, TablePin, _Base]] = Lru(_BASES_MAX)
-        self._parsed: dict[str, NodeFile | EdgeFile] = {}
+        self._parsed = ParsedFiles(files)
 
     # Bases
 
@@ -154,9 +167,10 @@ class DerivedBases:
         base = self._base(kind, pin, None)
         if base is None:
             return None
-        return TopologyState(
-            base.pin.version, base.file.file.size, base.touched.num_rows, base.pin.branch
-        )
+        size = base.file.file.size
+        if isinstance(base, EdgeBase) and base.delta is not None:
+            size += base.delta.file.size
+        return TopologyState(base.pin.version, size, base.touched.num_rows, base.pin.branch)
 
     def unreadable(self, entry: DerivedEntry) -> bool:
         """Whether nobody can use a file: it is damaged, or its version is gone."""
@@ -166,7 +180,12 @@ class DerivedBases:
             file = MappedFile(entry.path, entry.name.digest)
             pin = pin_of(file)
             handle = self._datasets.open(pin.location, pin.branch, pin.version)
-            return not is_of(file, entry.name.kind, pin, fingerprint(handle))
+            if not is_of(file, entry.name.kind, pin, fingerprint(handle)):
+                return True
+            return (
+                entry.name.kind == EDGE_DELTAS
+                and self._parsed.under(EdgeDeltaFile(file), pin) is None
+            )
         except (NotFound, DamagedFile):
             return True
         except OmnigraphError:
@@ -181,7 +200,8 @@ class DerivedBases:
         listed, base = self._known.get(key, ((), None))
         if base is not None:
             return base
-        entries = [each for each in self.files.listed(pin) if each.name.kind == kind]
+        kinds = (kind, EDGE_DELTAS) if kind == EDGES else (kind,)
+        entries = [each for each in self.files.listed(pin) if each.name.kind in kinds]
         names = tuple(str(each.name) for each in entries)
         if not names or names == listed:
             return None
@@ -234,9 +254,7 @@ class DerivedBases:
         own = [each for each in entries if each.name.line == line_name(pin)]
         older = [each for each in own if each.name.version <= pin.version]
         newer = [each for each in own if each.name.version > pin.version]
-        for entry in (
-            sorted(older, key=_version, reverse=True)[:2] + sorted(newer, key=_version)[:1]
-        ):
+        for entry in sorted(older, key=_order, reverse=True)[:2] + sorted(newer, key=_order)[:1]:
             yield entry, replace(pin, version=entry.name.version)
         if pin.branch is None:
             return
@@ -247,7 +265,7 @@ class DerivedBases:
         for point in ancestors:
             line = line_name(point)
             shared = [e for e in entries if e.name.line == line and e.name.version <= point.version]
-            for entry in sorted(shared, key=_version, reverse=True)[:1]:
+            for entry in sorted(shared, key=_order, reverse=True)[:2]:
                 yield entry, replace(point, version=entry.name.version)
 
     def _joined(
@@ -263,22 +281,24 @@ class DerivedBases:
         # A version that only got indexes has the same files: the one before it is not opened.
         now = self.fingerprint(pin)
         is_exact = now == file.facts.get("fingerprint")
-        if not is_of(file, kind, base, now if is_exact else self.fingerprint(base)):
+        own = now if is_exact else self.fingerprint(base)
+        if not is_of(file, entry.name.kind, base, own):
             raise DamagedFile(entry.path, "it is of another version")
-        parsed = self._parsed.get(file.digest)
-        if parsed is None:
-            parsed = NodeFile(file) if kind == NODES else EdgeFile(file)
-            self._parsed[file.digest] = parsed
-        if isinstance(parsed, EdgeFile) and ends is not None and not _joins(parsed, ends):
+        parsed = self._parsed.read(file, entry.name.kind)
+        delta = parsed if isinstance(parsed, EdgeDeltaFile) else None
+        whole = self._parsed.under(parsed, pin) if isinstance(parsed, EdgeDeltaFile) else parsed
+        if whole is None or (delta is not None and not _joins(delta, ends)):
+            return None
+        if isinstance(whole, EdgeFile) and not _joins(whole, ends):
             return None
         touched = TOUCHED.empty_table()
         if not is_exact:
             touched = self._deltas.touched(base, pin, columns=None if kind == NODES else _ENDS)
         if touched.num_rows > most:
             return None
-        if isinstance(parsed, NodeFile):
-            return NodeBase(parsed, base, touched, is_exact)
-        return EdgeBase(parsed, base, touched, is_exact)
+        if isinstance(whole, NodeFile):
+            return NodeBase(whole, base, touched, is_exact)
+        return EdgeBase(whole, base, touched, is_exact, delta)
 
     # Lookups
 
@@ -301,7 +321,7 @@ class DerivedBases:
         if not isinstance(base, EdgeBase):
             return None
         try:
-            nodes = self._node_file(base.file.ends[_ENDS.index(end)])
+            nodes = self._parsed.node_file(base.ends[_ENDS.index(end)])
             if nodes is None:
                 return None
             row_ids = _edges_of(base, nodes, Way.OUT if end == "src" else Way.IN, ids)
@@ -311,16 +331,6 @@ class DerivedBases:
         except OmnigraphError:
             return None  # the rows since cannot be read
         return None
-
-    def _node_file(self, digest: str) -> NodeFile | None:
-        """A node file that keeps the numbers of the one with this digest."""
-        parsed = self._parsed.get(digest)
-        for entry in () if parsed is not None else self.files.everything():
-            file = self.files.opened(entry) if entry.name.kind == NODES else None
-            if file is not None and digest in (file.digest, *file.facts.get("lineage", ())):
-                parsed = self._parsed[digest] = NodeFile(file)
-                break
-        return parsed if isinstance(parsed, NodeFile) else None
 
     def _since(self, base: EdgeBase, pin: TablePin, end: str, ids: pa.Array) -> np.ndarray:
         """The row ids of such edges that were written after the base."""
@@ -333,8 +343,8 @@ class DerivedBases:
         return row_ids
 
 
-def _joins(file: EdgeFile, ends: Ends) -> bool:
-    return file.ends[0] in ends[0] and file.ends[1] in ends[1]
+def _joins(file: EdgeFile | EdgeDeltaFile, ends: Ends | None) -> bool:
+    return ends is None or (file.ends[0] in ends[0] and file.ends[1] in ends[1])
 
 
 def _edges_of(base: EdgeBase, nodes: NodeFile, way: Way, ids: pa.Array) -> np.ndarray:
@@ -346,7 +356,12 @@ def _edges_of(base: EdgeBase, nodes: NodeFile, way: Way, ids: pa.Array) -> np.nd
     ends = np.cumsum(counts)
     indexes = np.arange(ends[-1] if len(ends) else 0)
     indexes += np.repeat(first - (ends - counts), counts)
-    row_ids = base.file.row_ids.take(lists.edges.take(indexes))
+    positions = lists.edges.take(indexes)
+    if base.delta is not None:
+        positions = positions[~np.isin(positions, base.delta.removed)]
+    row_ids = base.file.row_ids.take(positions)
+    if base.delta is not None:
+        row_ids = np.concatenate((row_ids, base.delta.row_ids_of(base.file, way, numbers)))
     return row_ids[~np.isin(row_ids, base.touched[BEFORE].drop_null().to_numpy())]
 
 
@@ -357,8 +372,9 @@ def _numbers(file: NodeFile, ids: pa.Array) -> np.ndarray:
     return np.array([file.find(each) for each in texts], np.int64)
 
 
-def _version(entry: DerivedEntry) -> int:
-    return entry.name.version
+def _order(entry: DerivedEntry) -> tuple[int, bool]:
+    """By version; of one version a file that needs no other comes last."""
+    return entry.name.version, entry.name.kind != EDGE_DELTAS
 
 
 def _row_ids(base: NodeBase, ids: pa.Array) -> np.ndarray:

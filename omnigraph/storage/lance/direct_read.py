@@ -18,7 +18,7 @@ whether a row was deleted.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,12 @@ from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID, addresses_in
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.protobuf import varint
+from omnigraph.storage.lance.rowids import rows_by_id
 
 _LISTED_MAX = 50_000
 _FRAGMENTS_MAX = 512
 _READERS_MAX = 16
+_BATCH_ROWS = 65_536
 _ROWS_A_FILE = 64  # files are opened only for so many rows each, on average
 _NO_ROW = np.uint64(2**64 - 1)
 
@@ -57,6 +59,10 @@ class RowIdRange:
         low, high = row_ids.searchsorted(ends).tolist()
         return np.arange(low, high), row_ids[low:high] - np.uint64(self.first)
 
+    def at(self, offsets: Positions) -> Numbers:
+        """The row ids at some offsets."""
+        return offsets.astype(np.uint64) + np.uint64(self.first)
+
 
 @dataclass(frozen=True, slots=True)
 class RowIdList:
@@ -72,6 +78,13 @@ class RowIdList:
         nearest = self.ids.searchsorted(row_ids)
         listed = (self.ids[nearest] == row_ids).nonzero()[0]
         return listed, self.offsets[nearest[listed]]
+
+    def at(self, offsets: Positions) -> Numbers:
+        """The row ids at some offsets."""
+        in_order = np.empty(len(self.offsets), np.uint64)
+        in_order[self.offsets.astype(np.intp)] = self.ids[:-1]
+        row_ids: Numbers = in_order[offsets]
+        return row_ids
 
 
 RowIds = RowIdRange | RowIdList
@@ -102,6 +115,40 @@ class DirectReader:
             else:
                 tables.append(rows)
         return tables, pa.array(np.concatenate(others))
+
+    def present(self, handle: Handle, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """The rows in any order, those whose offsets are not known by a filter of Lance."""
+        tables, others = self.rows(handle, row_ids, columns)
+        if len(others) or not tables:
+            tables.append(rows_by_id(handle, others, columns, ordered=False))
+        return pa.concat_tables(tables)
+
+    def whole(
+        self, handle: Handle, columns: Sequence[str]
+    ) -> Iterator[tuple[RowIds, pa.RecordBatchReader]] | None:
+        """Columns of every fragment as their files have them, deleted rows too, with the row ids of
+        their rows. None when one of the files cannot be read here."""
+        if "://" in handle.uri:
+            return None
+        listed = [(each.metadata, self._row_ids_of(each)) for each in handle.get_fragments()]
+        ids = _plain_fields(handle)
+        if any(row_ids is None or not _holds(m, ids, columns) for m, row_ids in listed):
+            return None
+        return self._streams(handle, ids, listed, columns)
+
+    def _streams(
+        self,
+        handle: Handle,
+        ids: Mapping[str, int],
+        listed: Sequence[tuple[FragmentMetadata, RowIds | None]],
+        columns: Sequence[str],
+    ) -> Iterator[tuple[RowIds, pa.RecordBatchReader]]:
+        for metadata, row_ids in listed:
+            key, reader = self._reader(handle, ids, metadata, columns)
+            if reader is None or row_ids is None:
+                raise UnreadableFile
+            yield row_ids, reader.read_all(batch_size=_BATCH_ROWS).to_batches()
+            self._readers.put(key, reader)
 
     def _located(
         self, handle: Handle, row_ids: pa.Array
@@ -161,21 +208,45 @@ class DirectReader:
     def _read(
         self, handle: Handle, metadata: FragmentMetadata, columns: Sequence[str], offsets: Numbers
     ) -> pa.Table | None:
-        if len(metadata.files) != 1 or metadata.overlays:
+        ids = _plain_fields(handle)
+        if not _holds(metadata, ids, columns):
             return None
-        [file] = metadata.files
-        ids = {f.name(): f.id() for f in handle.lance_schema.fields() if not f.children()}
-        if not ids.keys() >= set(columns) or not set(ids.values()) >= set(file.fields):
-            return None  # in a file with nested columns the others are not where they seem to be
-        key = (file._path, *(f"{ids[name]} {name}" for name in columns))
-        reader = self._readers.pop(key)  # one thread has it at a time
-        if reader is None:
-            reader = _opened(handle, ids, file, columns)
+        key, reader = self._reader(handle, ids, metadata, columns)
         if reader is None:
             return None
         rows = reader.take_rows(offsets.tolist(), batch_size=len(offsets)).to_table()
         self._readers.put(key, reader)
         return rows
+
+    def _reader(
+        self,
+        handle: Handle,
+        ids: Mapping[str, int],
+        metadata: FragmentMetadata,
+        columns: Sequence[str],
+    ) -> tuple[tuple[str, ...], LanceFileReader | None]:
+        """A reader of the one file of a fragment, which one thread has at a time, and the name it
+        is put back under."""
+        [file] = metadata.files
+        key = (file._path, *(f"{ids[name]} {name}" for name in columns))
+        return key, self._readers.pop(key) or _opened(handle, ids, file, columns)
+
+
+class UnreadableFile(Exception):
+    """A data file is gone, or has other names for the columns."""
+
+
+def _plain_fields(handle: Handle) -> dict[str, int]:
+    """The field ids of the columns that are not nested."""
+    return {f.name(): f.id() for f in handle.lance_schema.fields() if not f.children()}
+
+
+def _holds(metadata: FragmentMetadata, ids: Mapping[str, int], columns: Sequence[str]) -> bool:
+    """Whether a fragment is one file, of columns that are where they seem to be: in a file with
+    nested ones the others are not."""
+    if len(metadata.files) != 1 or metadata.overlays:
+        return False
+    return ids.keys() >= set(columns) and set(ids.values()) >= set(metadata.files[0].fields)
 
 
 def _number(fragment: LanceFragment) -> int:

@@ -27,6 +27,7 @@ from omnigraph.storage.lance.columns import (
     updated_after,
 )
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
+from omnigraph.storage.lance.direct_read import DirectReader, RowIds
 from omnigraph.storage.lance.id_index import IdIndex
 from omnigraph.storage.lance.index_segments import IndexFacts, IndexLag
 from omnigraph.storage.lance.ordered_ids import OrderedIds
@@ -68,6 +69,7 @@ class TableReader:
     _row_cache: RowCache
     recent_rows: RecentRows
     _ordered_ids: OrderedIds
+    _direct: DirectReader
     _arriving: Arriving = uncounted
     finder: RowFinder | None = None
 
@@ -197,6 +199,19 @@ class TableReader:
             return cached
         with self._datasets.lance_call("rows_by_id", self.pin.table_key):
             return rows_by_id(self._handle, row_ids, names)
+
+    def present(self, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """The rows of row ids that the caller knows to be in this version, in any order."""
+        with self._datasets.lance_call("rows_by_id", self.pin.table_key):
+            return self._direct.present(self._handle, row_ids, columns)
+
+    def in_files(
+        self, columns: Sequence[str]
+    ) -> Iterator[tuple[RowIds, pa.RecordBatchReader]] | None:
+        """Columns of all rows as the data files have them, those of deleted rows too, file by file
+        with the row ids; None when that cannot be done. `UnreadableFile` while they are read says
+        the same."""
+        return self._direct.whole(self._handle, columns)
 
     def among_row_ids(self, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """Those of the rows of these row ids that this version has, in any order, with their row

@@ -34,6 +34,7 @@ RUNS_FEW = 8
 _RUNS_MANY = 64
 _CREATED, _UPDATED = "created_at_version_meta", "last_updated_at_version_meta"
 _NEXT_ROW_ID = 14  # in the message of a version
+_RANGES = (1, 2, 3)  # kinds of lists of row ids: without gaps, with some, with a bitmap of them
 
 Versions = npt.NDArray[np.uint64]
 FragmentJson = dict[str, Any]
@@ -125,6 +126,21 @@ def set_row_ids(fragment: FragmentJson, row_ids: list[int]) -> None:
     other, with each of their gaps."""
     meta: Any = RowIdSequence(row_ids).to_inline_metadata()
     fragment["row_id_meta"] = meta.asdict()
+
+
+def row_id_span(fragment: FragmentJson) -> range | None:
+    """From the lowest row id of a fragment to the highest, by the ends of its ranges; None if they
+    are listed otherwise."""
+    meta = fragment.get("row_id_meta") or {}
+    segments = decoded(bytes(meta.get("Inline") or b""))
+    ends: list[tuple[int, int]] = []
+    for _, segment in segments:
+        [(kind, listed)] = decoded(segment) if isinstance(segment, bytes) else [(0, 0)]
+        if kind not in _RANGES or not isinstance(listed, bytes):
+            return None
+        fields = dict(decoded(listed))
+        ends.append((int(fields.get(1, 0)), int(fields.get(2, 0))))
+    return range(min(low for low, _ in ends), max(high for _, high in ends)) if ends else None
 
 
 def _runs(meta: Any) -> tuple[npt.NDArray[np.int64], Versions] | None:

@@ -20,7 +20,6 @@ from omnigraph.storage.lance.columns import ADDRESS, CREATED, KEY, ROW_ID, UPDAT
 from omnigraph.storage.lance.datasets import Datasets, Handle, files_of
 from omnigraph.storage.lance.direct_read import DirectReader
 from omnigraph.storage.lance.row_versions import is_exact, next_row_id
-from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.records import TablePin
 
@@ -126,10 +125,7 @@ class Ends:
 
     def _read(self, row_ids: pa.Array, names: list[str]) -> pa.Table:
         with self.datasets.lance_call("rows_by_id", self.table):
-            tables, others = self.direct.rows(self.low, row_ids, names)
-            if len(others) or not tables:
-                tables.append(rows_by_id(self.low, others, names, ordered=False))
-            return pa.concat_tables(tables)
+            return self.direct.present(self.low, row_ids, names)
 
 
 def _is_few(handle: Handle, rows: int) -> bool:

@@ -25,6 +25,7 @@ from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import ADDRESS, KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets, Handle
+from omnigraph.storage.lance.direct_read import DirectReader
 from omnigraph.storage.lance.evolution import Evolution, evolved
 from omnigraph.storage.lance.id_index import IdIndex, IdMatches
 from omnigraph.storage.lance.index_segments import IndexRequest, SegmentPlan
@@ -75,6 +76,7 @@ class TableStaging:
         self._recent_rows = RecentRows()
         self._ordered_ids = OrderedIds()
         self.id_index = IdIndex(self._read_ids)
+        self.direct = DirectReader()
         self.finder: RowFinder | None = None
 
     def _read_ids(
@@ -94,6 +96,7 @@ class TableStaging:
             self._row_cache,
             self._recent_rows,
             self._ordered_ids,
+            self.direct,
             arriving,
             self.finder,
         )

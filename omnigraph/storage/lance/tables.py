@@ -23,6 +23,7 @@ from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.lance.written_files import (
     files_since,
     owe_base,
+    refused_files,
     staged_files,
     version_files,
 )
@@ -82,6 +83,16 @@ class Tables(TableStaging):
             folder = self._datasets.folder(each.base)
             paths += staged_files(self._datasets, folder, each.handle, each.transaction)
         return paths
+
+    def refused(self, staged: Iterable[StagedWrite]) -> list[str]:
+        """The files of staged writes that will never be committed."""
+        return [
+            path
+            for each in staged
+            for path in refused_files(
+                self._datasets, self._datasets.folder(each.base), each.handle, each.transaction
+            )
+        ]
 
     def owe_since(self, pin: TablePin, now: TablePin) -> None:
         """Owe the files of the versions after a pin, which Lance committed by itself."""

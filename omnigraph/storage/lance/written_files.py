@@ -50,6 +50,24 @@ def staged_files(
     return [*paths, *(path for each in (*new, *changed) for path in _deletions(folder, each))]
 
 
+def refused_files(
+    datasets: Datasets, folder: str, handle: Handle, transaction: Transaction
+) -> list[str]:
+    """The files of rows that were staged and will never be committed: none that the version they
+    were staged on names."""
+    operation = transaction.operation
+    brought: list[FragmentMetadata] = []
+    if isinstance(operation, LanceOperation.Append):
+        brought = list(operation.fragments)
+    elif isinstance(operation, LanceOperation.Update):
+        brought = [*operation.new_fragments, *operation.updated_fragments]
+    elif isinstance(operation, LanceOperation.Delete):
+        brought = list(operation.updated_fragments)
+    known = {path for each in _fragments(handle) for path in _named(datasets, folder, each)}
+    named = (path for each in brought for path in _named(datasets, folder, each))
+    return [path for path in named if path not in known]
+
+
 def version_files(folder: str, transaction: Transaction, version: int) -> list[str]:
     """The files that the commit of a transaction wrote."""
     name = f"{transaction.read_version}-{transaction.uuid}.txn"

@@ -5,8 +5,12 @@ Folding takes the stamp of an old row away (it becomes 0) when the row names the
 that the runs of stamps stay few. A row whose publish was rebased names another one and keeps its
 stamp, and so does a row of an earlier program, which names none.
 
-Invariant: a stamp that is not 0 is right; where it is 0 the name is. A row that was published
-within the last `EXACT_VERSIONS` versions has its stamp.
+A commit replaces the head row, so every third row id is one of a row that is gone, and a version
+would list the gaps. Folding therefore gives the rows that it rewrites the ids from their lowest on,
+without a gap. Nothing but Lance knows a row of `__manifest` by its id.
+
+Invariant: row ids are unique. A stamp that is not 0 is right; where it is
+0 the name is. A row that was published within the last `EXACT_VERSIONS` versions has its stamp.
 """
 
 from collections.abc import Callable
@@ -21,10 +25,12 @@ from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.row_versions import (
     FragmentJson,
     Joins,
+    row_id_span,
     set_row_ids,
     set_stamps,
     stamps_of,
 )
+from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.records import GRAPH_COMMIT, TABLE_TOMBSTONE, TABLE_VERSION
 
 _NAMED = '"manifest_version":(?P<version>[0-9]+)'
@@ -79,11 +85,14 @@ def joining(head: Handle) -> Joins:
 
     def join(fragments: list[FragmentJson], originals: list[FragmentJson]) -> None:
         stamps = [stamps_of(fragment) for fragment in fragments]
-        if all(each is None for each in stamps):
+        count = sum(int(fragment["physical_rows"]) for fragment in fragments)
+        lowest = _lowest_alone(head, originals, count)
+        if lowest is None and all(each is None for each in stamps):
             return
         rows = _rows(head, originals)
-        if rows.num_rows != sum(int(fragment["physical_rows"]) for fragment in fragments):
+        if rows.num_rows != count:
             return  # not the rows that were rewritten: every stamp stays
+        ids = rows[ROW_ID].to_pylist() if lowest is None else range(lowest, lowest + count)
         is_old = _is_named(rows) & (rows[CREATED].to_numpy() <= horizon)
         start = 0
         for fragment, known in zip(fragments, stamps, strict=True):
@@ -91,10 +100,25 @@ def joining(head: Handle) -> Joins:
             if known is not None:
                 without = np.where(is_old[start:end], np.uint64(0), known[0])
                 set_stamps(fragment, without, without)
-                set_row_ids(fragment, rows[ROW_ID].slice(start, end - start).to_pylist())
+            if known is not None or lowest is not None:
+                set_row_ids(fragment, list(ids[start:end]))
             start = end
 
     return join
+
+
+def _lowest_alone(head: Handle, originals: list[FragmentJson], count: int) -> int | None:
+    """The lowest row id of some fragments, if so many ids from there on are theirs alone."""
+    own = {int(each["id"]) for each in originals}
+    spans = {f.fragment_id: row_id_span(f.metadata.to_json()) for f in known_fragments(head)}
+    known = [(number in own, span) for number, span in spans.items() if span is not None]
+    if len(known) < len(spans) or not own <= spans.keys():
+        return None
+    lowest = min(span.start for is_own, span in known if is_own)
+    highest = max(span.stop for is_own, span in known if is_own)
+    others = (span for is_own, span in known if not is_own)
+    are_apart = all(span.stop <= lowest or span.start >= highest for span in others)
+    return lowest if are_apart and count <= highest - lowest else None
 
 
 def _rows(head: Handle, originals: list[FragmentJson]) -> pa.Table:

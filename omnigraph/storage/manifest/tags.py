@@ -6,8 +6,9 @@ written on. While it is there, cleanup keeps its commit whole and that branch ca
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
+from omnigraph.deferred import deferred
 from omnigraph.errors import AlreadyExists, UnknownPoint
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.datasets import Datasets
@@ -21,6 +22,11 @@ from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN, POINT_MARKS, checked_tag, decode
 from omnigraph.storage.records import Commit
 from omnigraph.storage.stats import Stats
+
+if TYPE_CHECKING:
+    from difflib import get_close_matches
+else:
+    get_close_matches = deferred("difflib", "get_close_matches")
 
 
 @dataclass(frozen=True, slots=True)

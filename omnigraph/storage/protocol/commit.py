@@ -20,7 +20,14 @@ from contextlib import suppress
 from dataclasses import field
 from functools import partial
 
-from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch, unpublished
+from omnigraph.errors import (
+    Conflict,
+    NotFound,
+    RecoveryRequired,
+    StorageFailed,
+    VersionMismatch,
+    unpublished,
+)
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.flushing import Flusher
@@ -53,10 +60,12 @@ committed by itself."""
 
 @dataclass(frozen=True, slots=True)
 class TableWrite:
-    """What a write does to one table: one staged version, and rarely more after it."""
+    """What a write does to one table: one staged version, and rarely more after it. `is_own` says
+    that its rows were written for this attempt alone, and nobody stages them again."""
 
     staged: StagedWrite
     then: tuple[Step, ...] = ()
+    is_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +164,11 @@ class Committer:
             failpoints.hit("commit.locked")
             seen_at = now_s()
             with unpublished():
-                self._require_base(prepared, seen_at)
+                try:
+                    self._require_base(prepared, seen_at)
+                except Conflict:
+                    self._drop_refused(prepared)
+                    raise
                 sidecar = self._note(prepared)
                 self._write_sidecar(sidecar, prepared)
             try:
@@ -189,6 +202,11 @@ class Committer:
                 # Left by a writer that died: what is published was looked at above.
                 raise HeadAhead(base.table_key, base.version, head)
         failpoints.hit("commit.checked")
+
+    def _drop_refused(self, prepared: Prepared) -> None:
+        """Delete what was staged for a refused attempt and no other."""
+        staged = (write.staged for write in prepared.writes if write.is_own)
+        self._reclaims.drop_refused(self._tables.refused(staged))
 
     def _published_version(self, prepared: Prepared) -> int:
         return self._require_published(prepared).version

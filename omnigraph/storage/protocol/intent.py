@@ -10,10 +10,11 @@ of `CommitFacts`; a new fact of the protocol is a field of `Intent`.
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, LimitExceeded
 from omnigraph.light_dataclass import dataclass
-from omnigraph.storage.manifest.publish import ManifestChange
 from omnigraph.storage.names import require_actor, require_text
 from omnigraph.storage.records import (
     RECOVERY_ACTOR,
@@ -28,6 +29,11 @@ from omnigraph.storage.records import (
     facts_of,
 )
 from omnigraph.types import TableKey
+
+if TYPE_CHECKING:
+    from omnigraph.storage.manifest.publish import ManifestChange
+else:
+    ManifestChange = deferred("omnigraph.storage.manifest.publish", "ManifestChange")
 
 
 class WriterKind(StrEnum):

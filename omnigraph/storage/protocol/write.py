@@ -84,7 +84,7 @@ class Write:
     @unpublished()
     def append(self, table_key: TableKey, rows: pa.Table) -> None:
         """Stage rows to add."""
-        self._keep(self._tables.stage_append(self._base(table_key), rows))
+        self._keep(self._tables.stage_append(self._base(table_key), rows), is_own=True)
 
     @unpublished()
     def base(self, table_key: TableKey) -> TablePin:
@@ -104,7 +104,7 @@ class Write:
     @unpublished()
     def upsert(self, table_key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Stage rows to add, or to replace those of the same id."""
-        self._keep(self._tables.stage_merge_insert(self._base(table_key), rows))
+        self._keep(self._tables.stage_merge_insert(self._base(table_key), rows), is_own=True)
 
     @unpublished()
     def patch(
@@ -126,14 +126,15 @@ class Write:
             updated=updated,
             addresses=addresses,
         )
-        self._keep(staged)
+        self._keep(staged, is_own=True)
 
     @unpublished()
     def replace(self, table_key: TableKey, *, addresses: pa.Array, added: pa.Table) -> None:
         """Stage the removal of rows known by their address in `read`, and new rows, in one
         version."""
         base = self._base(table_key)
-        self._keep(self._tables.stage_replace(base, addresses=addresses, added=added))
+        staged = self._tables.stage_replace(base, addresses=addresses, added=added)
+        self._keep(staged, is_own=True)
 
     @unpublished()
     def replace_rows(
@@ -166,15 +167,15 @@ class Write:
         """A further version of a table that has a staged one: what a branch merge needs."""
         write = self._writes[table_key]
         bound: Step = lambda pin: step(self._tables, pin)  # noqa: E731
-        self._writes[table_key] = TableWrite(write.staged, (*write.then, bound))
+        self._writes[table_key] = replace(write, then=(*write.then, bound))
 
     def _base(self, table_key: TableKey) -> TablePin:
         if table_key in self._writes:
             raise BadRequest(f"{table_key} has a staged write", "fold the rows of a table into one")
         return self.base(table_key)
 
-    def _keep(self, staged: StagedWrite) -> None:
-        self._writes[staged.table_key] = TableWrite(staged)
+    def _keep(self, staged: StagedWrite, *, is_own: bool = False) -> None:
+        self._writes[staged.table_key] = TableWrite(staged, is_own=is_own)
 
     def prepared(
         self,

@@ -23,6 +23,7 @@ from omnigraph.storage.lance.base_paths import rebased, version_file
 from omnigraph.storage.locks.locks import FOLDER as LOCKS
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import BACKUP_FOLDER, decode
+from omnigraph.storage.names import BACKUP_RUNNING as RUNNING
 from omnigraph.storage.objects import Listed, Objects, Root
 from omnigraph.storage.upkeep.backup_plan import (
     HINT,
@@ -35,7 +36,6 @@ from omnigraph.storage.upkeep.backup_plan import (
 )
 
 FOLDER = BACKUP_FOLDER
-RUNNING = f"{FOLDER}/running.json"
 COMPLETE = f"{FOLDER}/complete.json"
 
 CopyEach = Callable[[Callable[[str], int], Iterable[str]], Iterable[int]]
@@ -255,8 +255,3 @@ def _groups(versions: Iterable[VersionFile]) -> Iterator[dict[str, VersionFile]]
         group = 0 if folder != MANIFEST else 1 if branch is not None else 2
         groups[group][version.path] = version
     return filter(None, groups)
-
-
-def is_unfinished(objects: Objects) -> bool:
-    """Whether a backup to this root was interrupted, or is under way."""
-    return objects.has(RUNNING)

@@ -160,27 +160,38 @@ class Reclaimer:
     def _needs(self, kept: Mapping[str, Iterable[int]], floors: Mapping[str, int]) -> _Needs:
         needs = _Needs()
         for branch, versions in kept.items():
-            owner = owner_of(branch)
-            state = self._manifest.state(branch)
-            needs.published[(MANIFEST, owner)] = floors[branch]
-            for version in versions:
-                needs.keep((MANIFEST, owner), version)
-            history = self._queries.table_history(state)
-            then = history.pins_at([floors[branch]])
-            for pin in (*history.pins_at(versions), *then, *state.pins.values()):
-                needs.pin(pin)
-            # What is newer than the floor stays: somebody may be counting versions up from there.
-            needs.published |= {(p.location, owner): p.version for p in then if p.branch == owner}
-            shown = {pin.location for pin in (*then, *state.pins.values())}
-            for pin in history.all:
-                needs.tables[pin.location] = pin.table_key
-                if pin.branch == owner and pin.location not in shown:
-                    line = (pin.location, owner)  # a table that was dropped
-                    needs.published[line] = max(needs.published.get(line, 0), pin.version)
+            try:
+                self._keep_branch(needs, branch, tuple(versions), floors[branch])
+            except NotFound:
+                if branch in self._live():
+                    raise
+                # It was deleted since, so nobody reads there; its line is left alone.
         for folder in (MANIFEST, *needs.tables):
             self._keep_fork_points(needs, folder)
         self._keep_sidecars(needs)
         return needs
+
+    def _keep_branch(
+        self, needs: _Needs, branch: str, versions: tuple[int, ...], floor: int
+    ) -> None:
+        owner = owner_of(branch)
+        state = self._manifest.state(branch)
+        history = self._queries.table_history(state)
+        then = history.pins_at([floor])
+        kept = history.pins_at(versions)
+        needs.published[(MANIFEST, owner)] = floor
+        for version in versions:
+            needs.keep((MANIFEST, owner), version)
+        for pin in (*kept, *then, *state.pins.values()):
+            needs.pin(pin)
+        # What is newer than the floor stays: somebody may be counting versions up from there.
+        needs.published |= {(p.location, owner): p.version for p in then if p.branch == owner}
+        shown = {pin.location for pin in (*then, *state.pins.values())}
+        for pin in history.all:
+            needs.tables[pin.location] = pin.table_key
+            if pin.branch == owner and pin.location not in shown:
+                line = (pin.location, owner)  # a table that was dropped
+                needs.published[line] = max(needs.published.get(line, 0), pin.version)
 
     def _keep_fork_points(self, needs: _Needs, folder: str) -> None:
         try:

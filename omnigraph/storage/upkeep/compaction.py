@@ -9,10 +9,12 @@ without a lock, and rows that others append meanwhile cost no repetition.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from lance.dataset import Index
 
+from omnigraph.errors import StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import index_segments
@@ -22,6 +24,7 @@ from omnigraph.storage.lance.index_segments import IndexPlan, IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.objects import Objects
 from omnigraph.storage.protocol.commit import Step
 from omnigraph.storage.records import TablePin
 
@@ -100,8 +103,9 @@ class TableDone:
 class Compactor:
     """Plans, does and stages the upkeep of tables."""
 
-    def __init__(self, datasets: Datasets, tables: Tables) -> None:
+    def __init__(self, datasets: Datasets, tables: Tables, objects: Objects) -> None:
         self._datasets = datasets
+        self._objects = objects
         self._tables = tables
         self._residual = InlineResidual(datasets)
 
@@ -179,6 +183,15 @@ class Compactor:
         if not done.rewrites:
             return first, ()
         return first, (lambda pin: self._commit_rewrites(done, pin),)
+
+    def drop(self, done: TableDone) -> None:
+        """Delete the segments of indexes that were built and will not be committed. A failure costs
+        room until a later cleanup, no more."""
+        folder = self._datasets.folder(done.plan.base)
+        named = _segments(self._datasets.handle(done.plan.base)) if done.segments else set()
+        with suppress(StorageFailed):
+            for uuid in {str(segment.uuid) for segment in done.segments} - named:
+                self._objects.delete_prefix(f"{folder}/_indices/{uuid}")
 
     def _commit_rewrites(self, done: TableDone, pin: TablePin) -> TablePin:
         head = self._datasets.open(pin.location, pin.branch, pin.version)

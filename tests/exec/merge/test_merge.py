@@ -375,4 +375,6 @@ def test_every_violation_of_every_rule_is_listed(small: Graph) -> None:
     }
     messages = [conflict.message for conflict in refused.value.conflicts]
     assert len(set(messages)) == 25 + 1 + 25
-    assert str(refused.value).endswith("; and 72 more; change one side and merge again")
+    assert str(refused.value).endswith(
+        "; and 72 more; change one side and merge again, or answer with resolve="
+    )

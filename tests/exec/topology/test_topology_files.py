@@ -121,7 +121,9 @@ def _agrees(
     data=graphs(),
     earlier=graphs(),
     asked=st.lists(queries(), min_size=6, max_size=12),
-    state=st.sampled_from(["present", "absent", "stale", "damaged", "folded"]),
+    state=st.sampled_from(
+        ["present", "absent", "stale", "damaged", "folded", "delta", "damaged delta"]
+    ),
     choice=st.integers(0, 2**20),
 )
 def test_TP_reading_with_files_gives_the_rows_of_the_naive_evaluator(
@@ -134,19 +136,22 @@ def test_TP_reading_with_files_gives_the_rows_of_the_naive_evaluator(
 ) -> None:
     shutil.rmtree(Path(graph.uri) / "__derived", ignore_errors=True)
     forget(graph)
-    if state in ("stale", "folded"):
+    if state in ("stale", "folded", "delta", "damaged delta"):
         overwrite(graph, earlier)
         built(graph)
     overwrite(graph, data)
     with pytest.MonkeyPatch.context() as patch:
-        if state == "folded":
+        if state in ("folded", "delta", "damaged delta"):
             patch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", -1)
-        if state in ("present", "damaged", "folded"):
+        if "delta" in state:
+            patch.setattr("omnigraph.exec.topology.build._FOLDED_SHARE", 0)  # none is folded
+        if state not in ("absent", "stale"):
             built(graph)
             assert files_of(graph)
-        if state == "damaged":
+        if "damaged" in state:
             for path in files_of(graph):
-                damage(path, choice)
+                if state == "damaged" or path.name.startswith("edgedelta"):
+                    damage(path, choice)
             forget(graph)
         if state != "present":
             patch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "1000000")  # nothing is built again

@@ -22,7 +22,7 @@ from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.upkeep import cleanup
-from omnigraph.storage.upkeep.cleanup import SAFE_AGE_S, TableCleanup
+from omnigraph.storage.upkeep.cleanup import SAFE_AGE_S, Reclaimer, TableCleanup
 from tests.exec.upkeep_child import die
 from tests.exec.upkeep_world import (
     KNOWS,
@@ -279,6 +279,26 @@ def test_a_branch_that_is_deleted_meanwhile_stops_no_cleanup(
     monkeypatch.setattr(History, "list", deletes)
     assert graph.cleanup(keep=1, grace=0, confirm=True).errors == ()
     assert graph.branches.list() == ("main",)
+
+
+def test_a_branch_that_is_deleted_once_retention_is_decided_stops_no_cleanup(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.branches.create("going")
+    add(graph, 3000, 3001, branch="going")
+    before = content(graph)
+    needs = Reclaimer._needs
+
+    def deletes(reclaimer: Reclaimer, *given: Any) -> Any:
+        with og.open(graph.uri) as other:
+            other.branches.delete("going")
+        return needs(reclaimer, *given)
+
+    monkeypatch.setattr(Reclaimer, "_needs", deletes)
+    assert graph.cleanup(keep=1, grace=0, confirm=True).errors == ()
+    assert graph.branches.list() == ("main",)
+    assert content(graph) == before
+    assert graph.check().findings == ()
 
 
 def test_one_tables_failure_stops_no_other(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

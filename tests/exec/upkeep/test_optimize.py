@@ -330,6 +330,9 @@ def test_a_table_that_never_stands_still_is_left_and_said_so(
     assert "written all the time" in skipped
     assert fragments(graph, KNOWS) == 1, "the other table is done"
     assert count[0] == 4, "once after each of two tables, and after each of two repetitions"
+    location = graph.snapshot().tables[PERSON].location
+    left = [*Path(graph.uri, location).glob("_indices/*")]
+    assert left == [], "indexes were built for nothing and stayed"
 
 
 def test_blobs_survive(tmp_path: Path) -> None:

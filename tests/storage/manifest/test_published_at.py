@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import Conflict, RecoveryRequired
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import row_versions
-from omnigraph.storage.lance.columns import CREATED
+from omnigraph.storage.lance.columns import CREATED, ROW_ID
+from omnigraph.storage.lance.row_versions import row_id_span
 from omnigraph.storage.manifest import publish as publish_module
+from omnigraph.storage.manifest import published_at
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol import auto_compaction
@@ -66,6 +69,54 @@ def test_commits_and_tables_are_dated_without_stamps(store: Store, local: Where)
     own = [append(store, PERSON, f"b{number}", branch="b") for number in range(12)]
     assert without_stamp(store, "b") > without_stamp(store)
     agrees(store, local, commits + own, "b")
+
+
+def test_rows_that_were_folded_have_row_ids_without_gaps(store: Store) -> None:
+    for number in range(30):
+        append(store, PERSON, f"r{number}")
+    store.branches.create("b")
+    for number in range(30):
+        append(store, PERSON, f"b{number}", branch="b")
+    for branch in (None, "b"):
+        handle = store.datasets.open(LOCATION, branch)
+        rows = handle.scanner(columns=[], with_row_id=True).to_table()[ROW_ID].to_pylist()
+        assert len(rows) == len(set(rows))
+        folded = [f for f in handle.get_fragments() if f.physical_rows > 6]
+        assert sum(f.physical_rows for f in folded) > len(rows) / 2
+        for fragment in folded:
+            span = row_id_span(fragment.metadata.to_json())
+            assert span is not None
+            assert len(span) == fragment.physical_rows
+
+
+@pytest.mark.parametrize(
+    ("row_ids", "span"),
+    [
+        (range(5, 90), range(5, 90)),
+        ([5, *range(7, 400)], range(5, 400)),
+        ([n for n in range(3, 900) if n % 3], range(4, 900)),
+        ([9, 4, 5], None),
+    ],
+)
+def test_the_span_of_row_ids_is_read_from_ranges(row_ids: Any, span: range | None) -> None:
+    fragment: dict[str, Any] = {}
+    row_versions.set_row_ids(fragment, list(row_ids))
+    assert row_id_span(fragment) == span
+
+
+def test_rows_among_row_ids_of_others_keep_theirs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", 100)
+    for number in range(3):
+        append(store, PERSON, f"r{number}")
+    handle = store.datasets.open(LOCATION, None)
+    facts = [fragment.metadata.to_json() for fragment in handle.get_fragments()]
+    lowest = [published_at._lowest_alone(handle, [each], 2) for each in facts]
+    assert lowest == [row_id_span(each).start for each in facts]  # type: ignore[union-attr]
+    for span in (range(1_000), None):
+        monkeypatch.setattr(published_at, "row_id_span", lambda _, span=span: span)
+        assert published_at._lowest_alone(handle, facts[:1], 2) is None
 
 
 def naming(change: Callable[[Row], Row], real: Callable[..., Row]) -> Callable[..., Row]:

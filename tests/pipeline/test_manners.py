@@ -1,0 +1,123 @@
+"""Manners on a cluster: names of jobs, cancelling, sessions of Connect, archives, private parts."""
+
+import threading
+import time
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark import RDD, TaskContext
+from pyspark.sql import SparkSession
+
+import omnigraph as og
+from omnigraph import spark as ogs
+from omnigraph.exec.load.sources import Part
+from omnigraph.exec.load.spill import Spill
+from omnigraph.pipeline.executors import run_tasks, spark_errors
+from omnigraph.pipeline.folder_exchange import FolderExchange
+from omnigraph.pipeline.shuffle_exchange import ShuffleExchange
+from omnigraph.pipeline.spark_load import _title
+from tests.exec.bulk import lines, new_graph, person
+
+TRIED = "4.3.0"
+"""The PySpark whose private parts the shuffle exchange was tried with."""
+
+
+class RemoteSession:
+    """What tells a session of Connect from another: where its class comes from."""
+
+    def createDataFrame(self, *args: Any) -> None:
+        """Every session has it."""
+
+
+RemoteSession.__module__ = "pyspark.sql.connect.session"
+
+
+def test_SC1_a_session_of_connect_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    graph, remote = new_graph(tmp_path), RemoteSession()
+    source = lines(person("Ada"))
+    with pytest.raises(og.BadRequest, match="a session of Spark Connect cannot; use"):
+        graph.load(source, "append", engine="spark", spark=remote)
+    with pytest.raises(og.BadRequest, match="Spark Connect"):
+        graph.export(tmp_path / "out/", engine="spark", spark=remote)
+    with pytest.raises(og.BadRequest, match="Spark Connect"):
+        graph.spark.sql("select 1", spark=remote)  # type: ignore[arg-type]
+
+
+def described(number: int, out: Spill) -> str | None:
+    """A job that tells what Spark calls it."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("spark.job.description")
+
+
+@pytest.mark.parametrize("way", ["folder", "shuffle"])
+def test_SC2_jobs_say_which_load_they_belong_to(
+    spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    title = _title((Part(0, "/in/a.jsonl", "json", 3, label="a.jsonl"),) * 2)
+    assert title == "omnigraph load a.jsonl"
+    exchange: Any = ShuffleExchange(spark, 2, "tried it", None, title)
+    if way == "folder":
+        exchange = FolderExchange(spark, tmp_path, 2, "tried it", title)
+    (name,), _ = exchange.put(described, [1])
+    assert name is not None
+    assert name.startswith("omnigraph load a.jsonl: ")
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
+
+
+def sleeps(number: int) -> None:
+    time.sleep(120)
+
+
+def test_SC2_cancelling_a_group_cancels_what_runs_in_it(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    context.setJobGroup("ours", "of the caller", interruptOnCancel=True)
+
+    def cancel() -> None:
+        until = time.monotonic() + 100
+        while not context.statusTracker().getActiveStageIds() and time.monotonic() < until:
+            time.sleep(0.05)
+        context.cancelJobGroup("ours")
+
+    cancelling = threading.Thread(target=cancel)
+    cancelling.start()
+    try:
+        with pytest.raises(og.StorageFailed, match="its jobs were cancelled"):
+            run_tasks(spark, sleeps, [1], doing="ran the load")
+    finally:
+        cancelling.join()
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+
+def test_SC3_an_executor_without_the_package_says_how_to_bring_it() -> None:
+    error = type("PythonException", (Exception,), {"__module__": "pyspark.errors"})
+    with pytest.raises(og.StorageFailed, match="omnigraph spark package"), spark_errors("ran it"):
+        raise error("Traceback\nModuleNotFoundError: No module named 'omnigraph'\n")
+
+
+def test_SC3_a_wrong_archive_fails_at_once(tmp_path: Path) -> None:
+    with pytest.raises(og.NotFound, match="omnigraph spark package"):
+        ogs.session(archive=str(tmp_path / "none.tar.gz"))
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(og.BadRequest, match="is no archive of OmniGraph"):
+        ogs.session(archive=str(tmp_path / "text"))
+
+
+def test_SX1_the_private_parts_of_pyspark_are_those_that_were_tried(spark: SparkSession) -> None:
+    assert pyspark.__version__ == TRIED, (
+        "another PySpark: run tests/pipeline with it, the slow ones too, and then change TRIED"
+    )
+    jvm: Any = spark.sparkContext._jvm
+    spread = spark.sparkContext.parallelize([1], 1).map(partial(max, 0))
+    assert hasattr(spread, "_jrdd")
+    assert isinstance(RDD(spread._jrdd, spark.sparkContext), RDD)
+    for name in ("PairwiseRDD", "PythonPartitioner", "PythonRDD", "PythonUtils"):
+        assert type(getattr(jvm, name)).__name__ == "JavaClass", name
+    assert jvm.PythonPartitioner(3, 0).numPartitions() == 3
+    serializers = import_module("pyspark.serializers")
+    assert serializers.pack_long(1) == (1).to_bytes(8, "big")
+    assert "_bypass_serializer" in Path(import_module("pyspark.core.rdd").__file__).read_text()

@@ -1,0 +1,137 @@
+"""Columns in and out, of files and over HTTP alike: CSV, Parquet, and what faults name."""
+
+import io
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph as og
+from tests.remote.both import Maker, SharedServer
+
+SCHEMA = """
+node Work { no: String @key, title: String?, made: Date?, shown: Bool = true, tags: [String]?, photo: Blob? }
+edge LentTo: Work -> Work { starts: Date?, fee: F64? }
+node Empty { no: String @key }
+"""  # noqa: E501
+CSV = (
+    "\ufeffNumber,title,made,shown,tags\r\n"
+    '1,"Night Watch, The",1642-01-01,TRUE,"[""dutch""]"\r\n'
+    '2,"two\nlines",,false,\r\n'
+    "\r\n"
+    '3,"",1904-02-03,,\r\n'
+)
+
+
+def test_csv_is_read_as_a_file_is(new: Maker, tmp_path: Path) -> None:
+    graph = new(SCHEMA)
+    (tmp_path / "a.csv").write_bytes(CSV.encode().replace(b",,\r\n", b",true,\r\n"))
+    (tmp_path / "b.csv").write_text("Number,title,made,shown,tags\n4,last,,true,\n")
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    done = graph.load(paths, "merge", type="Work", columns={"Number": "no"})
+    assert done.nodes == {"Work": 4}
+    exported = io.BytesIO()
+    graph.export(exported, "csv", types=["Work"])
+    assert exported.getvalue().decode().splitlines() == [
+        "id,no,title,made,shown,tags,photo",
+        '1,1,"Night Watch, The",1642-01-01,true,"[""dutch""]",',
+        '2,2,"two',
+        'lines",,false,,',
+        '3,3,"",1904-02-03,true,,',
+        "4,4,last,,true,,",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "patch"])
+def test_a_fault_names_the_line_of_the_file(new: Maker, tmp_path: Path, mode: str) -> None:
+    graph = new(SCHEMA)
+    sound, bad = tmp_path / "a.csv", tmp_path / "b.csv"
+    sound.write_text("no,title,made,shown\n9,x,,true\n")
+    text = CSV.replace("\ufeffNumber", "no").replace(",tags", "").replace(',"[""dutch""]"', "")
+    text = text.replace("false,", "false").replace("1904-02-03,,", "3/2/1904,yes")
+    bad.write_text(text, newline="")
+    with pytest.raises(og.ConstraintViolated) as refused:
+        graph.load([sound, bad], mode, type="Work")  # type: ignore[arg-type]
+    faults = {each.property: each for each in refused.value.violations}
+    assert {(each.file, each.line) for each in faults.values()} == {(str(bad), 6)}
+    assert faults["shown"].text == "Work.shown must be a boolean, not 'yes'; write true or false"
+    assert f"{bad}:6" in str(refused.value)
+
+
+def test_a_key_that_is_there_names_the_line_too(new: Maker, tmp_path: Path) -> None:
+    graph = new(SCHEMA)
+    (tmp_path / "e.csv").write_text("from,to\n1,2\n")
+    (tmp_path / "w.tsv").write_text('no\ttitle\n1\t"a\nb"\n1\tc\n')
+    with pytest.raises(og.ConstraintViolated) as refused:
+        graph.load(tmp_path / "w.tsv", "append", type="Work")
+    assert {each.line for each in refused.value.violations} <= {2, 4}
+    with pytest.raises(og.ConstraintViolated) as dangling:
+        graph.load(tmp_path / "e.csv", "append", edge="LentTo")
+    assert (dangling.value.violations[0].file, dangling.value.violations[0].line) == (
+        str(tmp_path / "e.csv"),
+        2,
+    )
+
+
+def test_a_fault_of_parquet_and_of_lines_names_its_file(new: Maker, tmp_path: Path) -> None:
+    graph = new(SCHEMA)
+    moments = pa.array([0, 86_400_000], pa.timestamp("ms"))
+    pq.write_table(pa.table({"no": ["1", "2"], "made": moments}), tmp_path / "w.parquet")
+    with pytest.raises(og.ConstraintViolated, match=r"dt\.date.*w\.parquet:1") as refused:
+        graph.load(tmp_path / "w.parquet", "merge", type="Work")
+    assert refused.value.total == 2
+    (tmp_path / "1.jsonl").write_text('{"type": "Work", "data": {"no": "1"}}\n')
+    (tmp_path / "2.jsonl").write_text('{"type": "Work", "data": {"no": "2"}}\n{"type": "Wrk"}\n')
+    with pytest.raises(og.ConstraintViolated, match=r"2\.jsonl:2"):
+        graph.load([tmp_path / "1.jsonl", tmp_path / "2.jsonl"], "merge")
+
+
+def test_an_export_of_columns_has_the_bytes_of_a_local_one(
+    shared: SharedServer, tmp_path: Path
+) -> None:
+    local = og.init(tmp_path / "g.omni", schema=SCHEMA)
+    rows = [{"no": f"{n:05}", "title": "é" * (n % 7), "photo": b"\x00x"} for n in range(9_000)]
+    local.load(rows, "append", type="Work")
+    local.load([{"from": "00001", "to": "00002", "starts": "2024-01-02"}], "append", edge="LentTo")
+    local.schema.apply(SCHEMA.replace("fee: F64?", "fee: F64?, paid: Bool?"))
+    served = shared.connect(tmp_path / "g.omni")
+    for format in ("csv", "parquet"):
+        results = []
+        for name, graph in (("local", local), ("served", served)):
+            folder = tmp_path / name / format
+            results.append((graph.export(f"{folder}/", format), _files(folder)))  # type: ignore[arg-type]
+        assert results[0] == results[1]
+        assert results[0][0].nodes == {"Empty": 0, "Work": 9_000}
+    at_start = local.commits.list()[-1].id
+    assert served.export(tmp_path / "old", "csv", snapshot=at_start, types=["Work"]).nodes == {
+        "Work": 0
+    }
+    with pytest.raises(og.BadRequest, match="rows of one type"):
+        served.export(tmp_path / "two.csv", "csv")
+    with pytest.raises(og.BadRequest, match="did you mean 'Work'"):
+        served.export(tmp_path / "two.csv", "csv", types=["Wrk"])
+    local.close()
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+def test_csv_goes_by_http_alone(shared: SharedServer, tmp_path: Path) -> None:
+    og.init(tmp_path / "g.omni", schema=SCHEMA).close()
+    url = f"{shared.server.url}/graphs/{shared.add(tmp_path / 'g.omni')}"
+    sent = {"Content-Type": "text/csv"}
+    body = 'no,title,shown\n1,"a, b",FALSE\n2,,true\n'
+    done = httpx.post(f"{url}/load?type=Work&mode=merge", content=body, headers=sent)
+    assert (done.status_code, done.json()["total_entities"]) == (200, 2)
+    asked = {"type_names": ["Work"]}
+    export = httpx.post(f"{url}/export", json=asked, headers={"Accept": "text/csv"})
+    assert export.headers["content-type"].startswith("text/csv")
+    assert export.text.splitlines()[1:] == ['1,1,"a, b",,false,,', "2,2,,,true,,"]
+    for wrong in ("no,title\n1,2,3\n", "", "no,title,shown\n1,x,maybe\n"):
+        refused = httpx.post(f"{url}/load?type=Work", content=wrong, headers=sent)
+        assert refused.status_code == 400, refused.text
+    several = httpx.post(f"{url}/export", json={}, headers={"Accept": "text/csv"})
+    assert (several.status_code, "one type" in several.text) == (400, True)
