@@ -33,6 +33,8 @@ class Weighing:
     ) -> Iterator[tuple[Rows, np.ndarray | None]]:
         """The rows to group, in batches, and at least one. A last step whose rows are only counted
         is not taken: each row gets the number of rows it would become as its weight."""
+        if ops:
+            self._context.watch.operator = ops[0]
         rows_max = self._context.rows_max if self._prepared.shares is not None else None
         if self._prepared.closed_pair is not None and len(ops) == 3:
             rows, ops = joined(self._solve(ops[:1], rows)), ops[1:]
