@@ -1,10 +1,12 @@
-"""Arrays of numbers: sorted sets (union, difference) with numpy, and their Arrow form.
+"""Arrays of numbers: sorted sets (union, difference) with numpy, runs, and their Arrow form.
 
 `np.unique` and its kin, and `pa.array` of a numpy array, import `numpy.ma` at their first call,
 which takes longer than a point query.
 
 Invariant: a set is ascending and has every number once. The Arrow form shares the memory.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -47,3 +49,18 @@ def from_arrow(numbers: pa.Array) -> np.ndarray:
     if data is None:
         return np.empty(0, dtype)
     return np.frombuffer(data, dtype, len(numbers), numbers.offset * dtype.itemsize)
+
+
+def runs_of(counts: np.ndarray, rows_max: int | None) -> Iterator[tuple[int, int]]:
+    """Bounds of runs whose counts add up to no more than `rows_max`; a larger count is a run of its
+    own. Of nothing there is one run."""
+    if rows_max is None or int(counts.sum()) <= rows_max:
+        yield 0, len(counts)
+        return
+    ends, begin = np.cumsum(counts), 0
+    while begin < len(counts):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + rows_max, side="right"))
+        end = max(end, begin + 1)
+        yield begin, end
+        begin = end

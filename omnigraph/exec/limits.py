@@ -23,14 +23,26 @@ if TYPE_CHECKING:
 else:
     line_of = deferred("omnigraph.exec.profile", "line_of")
 
+_ROWS_MAX = 1 << 18
+_BYTES_A_ROW = 1024
+"""What a row may take: several operators hold a batch at once, with what they make of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one query, and of the cache that is kept in memory between queries."""
+    """Bounds of one query, and of the cache that is kept in memory between queries. `rows_max` sets
+    the size of its batches, which otherwise follows from its memory."""
 
     memory_bytes_max: int = environment.QUERY_MEMORY.default
     time_ms_max: int = environment.QUERY_TIME.default
     cache_bytes_max: int = environment.CACHE.default
+
+    rows_max: int = 0
+
+    @property
+    def batch_rows_max(self) -> int:
+        """How many rows an operator passes on at a time: few of a small budget."""
+        return self.rows_max or max(1, min(_ROWS_MAX, self.memory_bytes_max // _BYTES_A_ROW))
 
     @classmethod
     def from_environment(cls) -> Self:

@@ -46,12 +46,15 @@ def _together(ended: list[Ended]) -> Ended | None:
 class Profile:
     """Figures of one run. Inner operators may run several times; their figures add up."""
 
-    __slots__ = ("_elsewhere", "_ended", "_tail", "started")
+    __slots__ = ("_elsewhere", "_ended", "_rest", "_tail", "_waiting", "rows_held_max", "started")
 
-    def __init__(self, elsewhere: Figures | None = None) -> None:
+    def __init__(self, elsewhere: Figures | None = None, elsewhere_for: str = "not run") -> None:
         self.started = perf_counter()
+        self._rest = elsewhere_for  # what operators without figures did
         self._elsewhere = elsewhere
         self._ended: dict[int, Ended] = {}
+        self._waiting = 0
+        self.rows_held_max = 0  # by all operators of the pattern together
         self._tail: list[Ended] = [] if elsewhere is None else list(elsewhere.tail)
 
     def operator(self, op: ir.PatternOp, rows: int, since: float) -> float:
@@ -60,6 +63,11 @@ class Profile:
         before = self._ended.get(id(op), (0, 0.0))
         self._ended[id(op)] = (before[0] + rows, before[1] + now - since)
         return now
+
+    def hold(self, rows: int) -> None:
+        """Count rows that wait for the operators after theirs, or with a minus are done."""
+        self._waiting += rows
+        self.rows_held_max = max(self.rows_held_max, self._waiting)
 
     def stage(self, rows: int, seconds: float) -> None:
         """Record rows and time of the next operator after the pattern."""
@@ -86,7 +94,7 @@ class Profile:
         figures += [None] * (len(lines) - len(figures))
         width = max(map(len, lines))
         profiled = [
-            f"{line:<{width}}  {_figures_text(each)}"
+            f"{line:<{width}}  {_figures_text(each, self._rest)}"
             for line, each in zip(lines, figures, strict=True)
         ]
         return "\n".join([head, *profiled]) + "\n"
@@ -103,7 +111,7 @@ def line_of(op: ir.PatternOp) -> str:
     return operator_lines(op)[0]
 
 
-def _figures_text(ended: Ended | None) -> str:
+def _figures_text(ended: Ended | None, otherwise: str) -> str:
     if ended is None:
-        return "not run"
+        return otherwise
     return f"{ended[0]} rows  {ended[1] * 1000:.3f} ms"

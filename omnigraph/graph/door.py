@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, NotFound, TypeCheckError
+from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
-from omnigraph.exec.schemas import Schemas, seen_under, under_schema
+from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.graph.backup_verb import BackupVerb
 from omnigraph.graph.embed_verb import EmbedVerb
 from omnigraph.graph.entity_verbs import EntityVerbs
@@ -53,6 +53,7 @@ from omnigraph.graph.later_rooms import (
 )
 from omnigraph.graph.look_verbs import LookVerbs
 from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
+from omnigraph.graph.planning import planned
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_records import ReviewRecords
 from omnigraph.graph.reviews import ReviewsView
@@ -76,7 +77,7 @@ from omnigraph.storage.store import Store
 from omnigraph.types import DuplicateRule, EngineName, LoadMode, Timing
 
 if TYPE_CHECKING:
-    from omnigraph.plan.mutation_ir import Plan
+    from omnigraph.plan.ir import Constant
 
 _ENGINES = ("auto", "local", "spark")
 USE_MUTATE = "use graph.mutate"
@@ -165,7 +166,9 @@ class Graph(
 
         >>> frames = graph.spark  # frames.read("Person") is a DataFrame
         """
-        return Frames(self._store, self._schemas, self._guard.pinned)
+        return Frames(
+            self._store, self._schemas, self._guard.pinned, self._reading, self._planned_read
+        )
 
     def __repr__(self) -> str:
         return described("Graph", self._facts)
@@ -221,37 +224,28 @@ class Graph(
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
-        pinned = self._guard.pinned(branch, snapshot)
-        is_head = snapshot is None and branch in (None, pinned.branch)
-        plan, pinned = self._planned(query_text(query), name, pinned, is_head=is_head)
-        if not isinstance(plan, ReadPlan):
-            raise BadRequest(
-                f"query '{plan.name}' contains mutations (insert/update/delete)", USE_MUTATE
-            )
-        given = bind_parameters(plan.parameters, params)
+        plan, given, pinned = self._planned_read(query, params, name, branch, snapshot)
         if engine == "spark" or (engine == "auto" and spark is not None):
             return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
         return self._reading.run(plan, given, pinned, stop)
 
-    def _planned(
-        self, text: str, name: str | None, pinned: Snapshot, *, is_head: bool
-    ) -> "tuple[Plan, Snapshot]":
-        """A query as the schema of its snapshot reads it. At an earlier commit, one that only
-        today's schema understands sees the old data under today's names."""
-        schema = self._schemas.of(pinned)
-        try:
-            return compile_query(text, schema.catalog, name), pinned
-        except TypeCheckError:
-            today = self._schemas.current()
-            if is_head or today.id == schema.id:
-                raise
-            try:
-                plan = compile_query(text, today.catalog, name)
-            except TypeCheckError:
-                plan = None
-            if plan is None:
-                raise
-            return plan, seen_under(pinned, schema.catalog, today.catalog)
+    def _planned_read(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, Any] | None,
+        name: str | None,
+        branch: str | None,
+        snapshot: str | None,
+    ) -> "tuple[ReadPlan, dict[str, Constant], Snapshot]":
+        """A read with its parameters and its snapshot, if the policy allows it."""
+        pinned = self._guard.pinned(branch, snapshot)
+        is_head = snapshot is None and branch in (None, pinned.branch)
+        plan, pinned = planned(self._schemas, query_text(query), name, pinned, is_head=is_head)
+        if not isinstance(plan, ReadPlan):
+            raise BadRequest(
+                f"query '{plan.name}' contains mutations (insert/update/delete)", USE_MUTATE
+            )
+        return plan, bind_parameters(plan.parameters, params), pinned
 
     @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:

@@ -4,9 +4,10 @@ Invariant: the DataFrames of one call read one snapshot. The caller's session is
 tables that a statement names live in a session beside it, which sees the caller's own views too.
 """
 
+import os
 import re
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
@@ -15,8 +16,12 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.export import choose_owners
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.session import beside, register, session
+from omnigraph.pipeline.spark_query import frame_of_query
+from omnigraph.pipeline.sql_columns import columns_of
+from omnigraph.plan.ir import Constant, ReadPlan
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -26,15 +31,53 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+class Planned(Protocol):
+    """Compiles a read, binds its parameters and pins its snapshot, once that is allowed."""
+
+    def __call__(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, Any] | None,
+        name: str | None,
+        branch: str | None,
+        snapshot: str | None,
+    ) -> tuple[ReadPlan, dict[str, Constant], Snapshot]: ...
+
+
 class Frames:
-    """`graph.spark`: DataFrames and SQL."""
+    """`graph.spark`: DataFrames of types and of queries, and SQL."""
 
     def __init__(
-        self, store: Store, schemas: Schemas, pinned: Callable[[str | None, str | None], Snapshot]
+        self,
+        store: Store,
+        schemas: Schemas,
+        pinned: Callable[[str | None, str | None], Snapshot],
+        reading: Reading,
+        planned: Planned,
     ) -> None:
         self._store = store
         self._schemas = schemas
         self._allowed = pinned  # asks whether the snapshot may be read, first
+        self._reading = reading
+        self._planned = planned
+
+    @checked
+    def query(
+        self,
+        query: str | os.PathLike[str],
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        spark: "SparkSession | None" = None,
+    ) -> "DataFrame":
+        """The rows of a read as a DataFrame, from the head of a branch (`main` by default) or from
+        a commit. Nothing runs before the frame is asked for its rows; it keeps the snapshot, the
+        parameters and the moment of this call. Tasks solve shares of the pattern, Spark groups,
+        orders and cuts."""
+        plan, given, pinned = self._planned(query, params, name, branch, snapshot)
+        return frame_of_query(self._store, self._reading, plan, given, pinned, spark)
 
     @checked
     def tables(
@@ -63,13 +106,14 @@ class Frames:
         spark: "SparkSession | None" = None,
         **options: Any,
     ) -> "DataFrame":
-        """The result of a SQL statement in which each type is a table of its name."""
+        """The result of a SQL statement in which each type is a table of its name. Only the columns
+        that it may need are read."""
         pinned = self._pinned(branch, snapshot)
         own = beside(spark or session())
         named = {word.lower() for word in re.findall(r"\w+", statement)}
         every = choose_owners(self._schemas.of(pinned).catalog, None)
         owners = [owner for owner in every if owner.name.lower() in named]
-        for name, frame in self._frames(own, owners, pinned).items():
+        for name, frame in self._frames(own, owners, pinned, statement).items():
             if ":" not in name:
                 frame.createOrReplaceTempView(name)
         return own.sql(statement, **options)
@@ -80,11 +124,16 @@ class Frames:
         return self._allowed(branch if snapshot is None else None, snapshot)
 
     def _frames(
-        self, spark: "SparkSession", owners: Iterable[Owner], pinned: Snapshot
+        self,
+        spark: "SparkSession",
+        owners: Iterable[Owner],
+        pinned: Snapshot,
+        statement: str | None = None,
     ) -> "dict[str, DataFrame]":
         frames: dict[str, DataFrame] = {}
         for owner in owners:  # edges come first
-            frame = self._frame(spark, owner, pinned.commit_id)
+            columns = None if statement is None else columns_of(statement, owner.schema.names)
+            frame = self._frame(spark, owner, pinned.commit_id, columns)
             if isinstance(owner, EdgeType):
                 frames[owner.name] = frame
                 continue
@@ -93,9 +142,13 @@ class Frames:
             frames[owner.name] = frame
         return frames
 
-    def _frame(self, spark: "SparkSession", owner: Owner, commit: str) -> "DataFrame":
+    def _frame(
+        self, spark: "SparkSession", owner: Owner, commit: str, columns: Sequence[str] | None
+    ) -> "DataFrame":
         kind = "edge" if isinstance(owner, EdgeType) else "type"
         reader = spark.read.format("omnigraph").option(kind, owner.name).option("snapshot", commit)
+        if columns is not None:
+            reader = reader.option("columns", ",".join(columns))
         if self._store.where.storage_options:
             options = orjson.dumps(self._store.where.storage_options).decode()
             reader = reader.option("storage_options", options)

@@ -1,47 +1,41 @@
-"""Query on Spark: a task for each share of its nodes, the rest of the plan on the driver.
+"""Query on Spark: the DataFrame of a read, and its rows collected as a result.
 
-Invariant: the tasks run the plan that one process runs, against the one snapshot that the driver
-chose, with its parameters and its moment. An executor keeps what it read for the next query, as a
-process does.
+Invariant: both read the one snapshot that was chosen when they were asked for. The driver gathers
+the answer and no more; files that the tasks are about to map are made before they start, where the
+driver may write them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from omnigraph.errors import OmnigraphError, StorageFailed
-from omnigraph.exec.limits import Limits
+from omnigraph.deferred import deferred
+from omnigraph.exec.profile import Figures, Profile, side_by_side
+from omnigraph.exec.read.object_fold import folded
 from omnigraph.exec.read.reading import Reading, now_ms
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.exec.read.share import Share, ShareResult
-from omnigraph.exec.read.union import united
-from omnigraph.exec.search.embed import Provider
 from omnigraph.exec.values.computed import cut_plan, given_of
-from omnigraph.exec.values.constants import Given
-from omnigraph.lru import Lru
-from omnigraph.pipeline.executors import Executors, Where
+from omnigraph.pipeline.executors import Where, spark_errors
 from omnigraph.pipeline.session import session
 from omnigraph.plan import ir
-from omnigraph.plan.shares import in_shares
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
+from omnigraph.types import ValueType
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-_OPEN_MAX = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A read as a task gets it."""
-
-    plan: ir.ReadPlan
-    given: Given
-    snapshot: Snapshot
-    share: Share | None
-    limits: Limits
-    embedder: Provider | None
+    from omnigraph.pipeline.query_frame import FrameMaker
+    from omnigraph.pipeline.share_tasks import Asked, refusal_in
+    from omnigraph.pipeline.spark_types import as_declared, as_struct
+    from omnigraph.pipeline.task_figures import task_figures
+else:
+    Asked = deferred("omnigraph.pipeline.share_tasks", "Asked")
+    FrameMaker = deferred("omnigraph.pipeline.query_frame", "FrameMaker")
+    as_declared = deferred("omnigraph.pipeline.spark_types", "as_declared")
+    as_struct = deferred("omnigraph.pipeline.spark_types", "as_struct")
+    refusal_in = deferred("omnigraph.pipeline.share_tasks", "refusal_in")
+    task_figures = deferred("omnigraph.pipeline.task_figures", "task_figures")
 
 
 def query_on_spark(
@@ -52,69 +46,80 @@ def query_on_spark(
     snapshot: Snapshot,
     spark: "SparkSession | None",
 ) -> QueryResult:
-    """The rows of a plan. One whose rows depend on each other before they are columns (a ranking),
-    or that starts at nodes it names, is one task."""
-    executors = Executors(store, spark or session(), "ran a query")
-    given = given_of(plan, dict(params), now_ms())
-    if plan.union is None:
-        return _on_executors(executors, reading, plan, given, snapshot)
-    parts = plan.union.parts
-    return united(
-        plan, [_on_executors(executors, reading, part, given, snapshot) for part in parts]
+    """The rows of a plan, solved on executors."""
+    running = spark or session()
+    made, figures = _maker(store, reading, plan, params, snapshot, running, counts=True)
+    with _refusals("ran a query"):
+        columns = made.frame(plan).toArrow()
+    types = _types(plan)
+    declared = zip(columns.columns, types, strict=True)
+    return QueryResult(
+        plan.output_names,
+        snapshot.commit_id,
+        types,
+        tuple(as_declared(values, kind) for values, kind in declared),
+        columns.num_rows,
+        cut_plan(plan, made.asked.given),
+        Profile(_together(figures), elsewhere_for="on Spark"),
+        _object_columns=plan.object_columns,
     )
 
 
-def _on_executors(
-    executors: Executors, reading: Reading, plan: ir.ReadPlan, given: Given, snapshot: Snapshot
-) -> QueryResult:
-    plan = cut_plan(plan, given)
-    shares = None if reading.starts_at_points(plan) else in_shares(plan)
-    count = 1 if shares is None else executors.parallelism
-    asked = [
-        Asked(
-            plan if shares is None else shares.of_share,
-            given,
-            snapshot,
-            None if shares is None else Share(number, count),
-            reading.limits,
-            reading.embedder,
-        )
-        for number in range(count)
-    ]
-    answers = [_or_raise(each) for each in executors.map(answer, asked)]
-    if shares is None:
-        return reading.whole(plan, snapshot, answers[0])
-    return reading.gather(plan, shares, given, snapshot, answers)
+def frame_of_query(
+    store: Store,
+    reading: Reading,
+    plan: ir.ReadPlan,
+    params: Mapping[str, ir.Constant],
+    snapshot: Snapshot,
+    spark: "SparkSession | None",
+) -> "DataFrame":
+    """The rows of a plan as a DataFrame that nobody has asked for yet."""
+    running = spark or session()
+    made, _ = _maker(store, reading, plan, params, snapshot, running, counts=False)
+    with _refusals("made the frame of a query"):
+        frame = made.frame(plan)
+        columns = folded([frame[name] for name in frame.columns], plan.object_columns, as_struct)
+        return frame.select(*columns).toDF(*plan.output_names)
 
 
-def _or_raise(answer: ShareResult | OmnigraphError) -> ShareResult:
-    if isinstance(answer, OmnigraphError):
-        raise answer
-    return answer
+def _maker(
+    store: Store,
+    reading: Reading,
+    plan: ir.ReadPlan,
+    params: Mapping[str, ir.Constant],
+    snapshot: Snapshot,
+    spark: "SparkSession",
+    *,
+    counts: bool,
+) -> "tuple[FrameMaker, Any]":
+    given = given_of(plan, dict(params), now_ms())
+    for part in (plan,) if plan.union is None else plan.union.parts:
+        reading.leave_files(part, snapshot)
+    where = Where(store.where.uri, store.where.storage_options)
+    asked = Asked(where, plan, given, snapshot, reading.limits, reading.embedder)
+    figures = task_figures(spark) if counts and plan.union is None else None
+    if figures is None:
+        return FrameMaker(spark, asked, reading.starts_at_points), None
+    return FrameMaker(spark, asked, reading.starts_at_points, figures.add), figures
 
 
-# In a task
-
-_READINGS: Lru[tuple[str, str, Limits], Reading] = Lru(_OPEN_MAX)
-
-
-def answer(where: Where, asked: Asked) -> ShareResult | OmnigraphError:
-    """The answer of one share, or the error to raise on the driver."""
-    reading = _reading(where, asked.limits)
-    reading.embedder = asked.embedder
-    try:
-        return reading.answer(asked.plan, asked.given, asked.snapshot, asked.share)
-    except StorageFailed:
-        raise  # Another attempt may do better.
-    except OmnigraphError as error:
-        return error
+def _types(plan: ir.ReadPlan) -> tuple[ValueType, ...]:
+    return plan.union.types if plan.union else tuple(column.type for column in plan.columns)
 
 
-def _reading(where: Where, limits: Limits) -> Reading:
-    key = where.uri, repr(sorted((where.storage_options or {}).items())), limits
-    reading = _READINGS.get(key)
-    if reading is None:
-        reading = Reading(where.open(), limits)
-        for evicted in _READINGS.put(key, reading):
-            evicted.close()
-    return reading
+def _together(figures: Any) -> Figures:
+    runs: list[Figures] = [] if figures is None else figures.value
+    return side_by_side(runs) if runs else Figures((), ())
+
+
+@contextmanager
+def _refusals(doing: str) -> Iterator[None]:
+    """Raise what a task refused, as it would be raised in one process."""
+    with spark_errors(doing):
+        try:
+            yield
+        except Exception as error:
+            refused = refusal_in(str(error))
+            if refused is None:
+                raise
+            raise refused from None

@@ -50,16 +50,22 @@ class Shares:
     gathered: ir.ReadPlan
     sums: tuple[WholeSum, ...] = ()
     averages: tuple[Average, ...] = ()
+    folded: ir.ReadPlan | None = None
+    """Fewer rows of the same columns, which stand for those of several shares: groups that are
+    merged, rows that are cut or made distinct. None where every row counts."""
 
 
 _OF_ALL_ROWS = (ir.AggregateOp.COLLECT, ir.AggregateOp.PERCENTILE, ir.AggregateOp.STDDEV)
 """Measures that cannot be put together from those of shares."""
 
+_OF_EXTREMES = (ir.AggregateOp.MIN, ir.AggregateOp.MAX)
+"""Measures that are the same of values that come once."""
+
 
 def in_shares(plan: ir.ReadPlan) -> Shares | None:
-    """The two parts of a plan; None for one that must see all its rows at once: a ranking
-    does, and a stage."""
-    if plan.scores or not isinstance(plan.pattern[0], ir.NodeScan):
+    """The two parts of a plan; None for one that must see all its rows at once: a fusion of
+    rankings does, and a stage."""
+    if not isinstance(plan.pattern[0], ir.NodeScan) or not all(map(_is_of_a_row, plan.scores)):
         return None
     if any(isinstance(op, ir.Stage) for op in plan.pattern):
         return None
@@ -71,13 +77,27 @@ def in_shares(plan: ir.ReadPlan) -> Shares | None:
     return _rows_of_groups(plan, groups)
 
 
+def _is_of_a_row(score: ir.Score) -> bool:
+    """Whether a score depends on its row and the whole table alone, and is cheap to ask for often:
+    a text is embedded once."""
+    match score.ranking:
+        case ir.Rrf():
+            return False
+        case ir.Nearest(query=query):
+            return not type_of(query).is_text
+        case ir.Bm25():
+            return True
+        case _:
+            assert_never(score.ranking)
+
+
 def _rows(plan: ir.ReadPlan) -> Shares:
     """Rows that are only ordered and cut: no share gives more than the cut can show."""
     leaves = _Leaves()
     columns = tuple(replace(c, value=leaves.slot(c.value)) for c in plan.columns)
     projected = len(leaves.columns)
     order = tuple(replace(key, value=leaves.slot(key.value)) for key in plan.order)
-    gathered = replace(plan, pattern=(), columns=columns, order=order)
+    gathered = replace(plan, pattern=(), scores=(), columns=columns, order=order)
     # Distinct compares the columns alone; with sort keys beside them every row of a share counts.
     cuts = plan.limit is not None and not (plan.distinct and len(leaves.columns) > projected)
     of_share = replace(
@@ -88,7 +108,16 @@ def _rows(plan: ir.ReadPlan) -> Shares:
         offset=0,
         object_columns=(),
     )
-    return Shares(of_share, gathered)
+    folds = cuts or (plan.distinct and len(leaves.columns) == projected)
+    folded = replace(
+        gathered,
+        columns=leaves.as_slots,
+        object_columns=(),
+        order=order if cuts else (),
+        limit=of_share.limit,
+        offset=0,
+    )
+    return Shares(of_share, gathered, folded=folded if folds else None)
 
 
 def _rows_of_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
@@ -102,7 +131,12 @@ def _rows_of_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
         for measure in groups.measures
     )
     of_share = _only_columns(plan, leaves.columns, None)
-    return Shares(of_share, _regrouped(plan, leaves, ir.Aggregate(keys, measures)))
+    folded = None
+    if all(measure.distinct or measure.op in _OF_EXTREMES for measure in groups.measures):
+        of_share = replace(of_share, distinct=True)
+        folded = replace(of_share, pattern=(), scores=(), columns=leaves.as_slots)
+    gathered = _regrouped(plan, leaves, ir.Aggregate(keys, measures))
+    return Shares(of_share, gathered, folded=folded)
 
 
 def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
@@ -111,6 +145,7 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
     keys = tuple(leaves.slot(key) for key in groups.keys)
     partial = list[ir.Measure]()
     whole = list[ir.Measure]()
+    merged = list[ir.Measure]()
     sums = list[WholeSum]()
     averages = list[Average]()
 
@@ -119,7 +154,9 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
         given = ir.Slot(f"{out} of a share")
         partial.append(replace(measure, out=given, op=op, type=kind))
         operand = leaves.slot(ir.SlotRef(given, kind))
-        whole.append(replace(measure, out=out, op=_together(op), operand=operand, type=kind))
+        own = replace(measure, op=_together(op), operand=operand, type=kind)
+        whole.append(replace(own, out=out))
+        merged.append(replace(own, out=given))
         return out
 
     def add_halves(measure: ir.Measure) -> Halves:
@@ -146,7 +183,18 @@ def _partial_groups(plan: ir.ReadPlan, groups: ir.Aggregate) -> Shares:
                 add(measure, out, measure.op, measure.type)
     of_share = _only_columns(plan, leaves.columns, ir.Aggregate(groups.keys, tuple(partial)))
     gathered = _regrouped(plan, leaves, ir.Aggregate(keys, tuple(whole)))
-    return Shares(of_share, gathered, tuple(sums), tuple(averages))
+    measured = {measure.operand: ir.SlotRef(measure.out, measure.type) for measure in merged}
+    folded = replace(
+        of_share,
+        pattern=(),
+        scores=(),
+        aggregate=ir.Aggregate(keys, tuple(merged)),
+        columns=tuple(
+            replace(column, value=measured.get(column.value, column.value))
+            for column in leaves.as_slots
+        ),
+    )
+    return Shares(of_share, gathered, tuple(sums), tuple(averages), folded)
 
 
 def _together(op: ir.AggregateOp) -> ir.AggregateOp:
@@ -187,6 +235,7 @@ def _regrouped(plan: ir.ReadPlan, leaves: "_Leaves", groups: ir.Aggregate) -> ir
     return replace(
         plan,
         pattern=(),
+        scores=(),
         aggregate=groups,
         columns=tuple(replace(c, value=leaves.known(c.value)) for c in plan.columns),
         having=None if plan.having is None else leaves.known(plan.having),
@@ -219,3 +268,8 @@ class _Leaves:
         return tuple(
             ir.OutputColumn(slot.slot, expr, slot.type) for expr, slot in self._slots.items()
         )
+
+    @property
+    def as_slots(self) -> tuple[ir.OutputColumn, ...]:
+        """The same columns, of rows that have them already."""
+        return tuple(ir.OutputColumn(s.slot, s, s.type) for s in self._slots.values())

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from omnigraph.errors import BadRequest, LimitExceeded, StorageFailed
 from omnigraph.exec.limits import Limits
 from omnigraph.graph import Graph
-from omnigraph.pipeline import executors
+from omnigraph.pipeline import executors, spark_query
 from tests.exec.world import graph_of
 
 SCHEMA = """
@@ -166,8 +166,13 @@ def test_a_limit_that_a_task_meets_is_told_as_ever(
 ) -> None:
     monkeypatch.setattr(graph._reading, "limits", Limits(memory_bytes_max=1000))
     crossed = "query q() { match { $p: Person $q: Person } return { $p.name, $q.name } }"
+    assert len(graph.query(crossed, engine="spark", spark=spark)) == PEOPLE**2
+    staged = (
+        "query q() { match { $p: Person $q: Person } with { $p, $q } limit 3 "
+        "match { $p knows $r } return { $r.name } }"
+    )
     with pytest.raises(LimitExceeded, match="query memory in bytes at `scan node:Person"):
-        graph.query(crossed, engine="spark", spark=spark)
+        graph.query(staged, engine="spark", spark=spark)
     with pytest.raises(BadRequest, match="is no engine"):
         graph.query(crossed, engine="duck", spark=spark)
 
@@ -176,6 +181,6 @@ def test_a_task_that_fails_is_told(
     graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = executors.Where(f"{graph.uri}/gone", None)
-    monkeypatch.setattr(executors, "Where", lambda *_: gone)
+    monkeypatch.setattr(spark_query, "Where", lambda *_: gone)
     with pytest.raises(StorageFailed, match="ran a query on Spark"):
         graph.query(text_of("all"), engine="spark", spark=spark)

@@ -53,8 +53,8 @@ class ListView(Protocol):
         """Flags of the pairs of which the other is a neighbour of the node."""
         ...
 
-    def all_neighbours(self) -> np.ndarray:
-        """The neighbours of every node, one node after the other."""
+    def between(self, begin: int, end: int) -> np.ndarray:
+        """The neighbours of the nodes from one number to before another."""
         ...
 
 
@@ -149,9 +149,8 @@ class NeighbourLists:
         owners, indexes = self.spread(nodes)
         return owners, self.neighbours[indexes]
 
-    def all_neighbours(self) -> np.ndarray:
-        """The neighbours of every node, one node after the other."""
-        return self.neighbours
+    def between(self, begin: int, end: int) -> np.ndarray:
+        return self.neighbours[self.starts[begin] : self.starts[min(end, self.nodes)]]
 
     def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Flags of the pairs of which the other is a neighbour of the node."""

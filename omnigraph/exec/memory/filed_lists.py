@@ -22,6 +22,9 @@ from omnigraph.storage.derived.edge_file import EdgeFile, RowLists, Way
 
 _EMPTY = np.empty(0, np.int64)
 
+_COUNTED_TOGETHER = 1 << 20
+"""Neighbours either way that are put together at once to be counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListPatch:
@@ -120,10 +123,15 @@ class FiledLists:
             edges[in_patch] = patch.edges[of_patch]
         return owners, neighbours, edges
 
-    def all_neighbours(self) -> np.ndarray:
-        if self._patch is None:
-            return self._base.neighbours.whole()
-        return self.reached(np.arange(self.nodes))[1]
+    def between(self, begin: int, end: int) -> np.ndarray:
+        base = self._base
+        if self._patch is not None:
+            return self.reached(np.arange(begin, end))[1]
+        end = min(end, base.nodes)
+        if begin >= end:
+            return _EMPTY
+        first, counts = base.bounds(np.array([begin, end - 1]))
+        return base.neighbours.slice(int(first[0]), int(first[1] + counts[1]))
 
     def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
         first, counts, is_patched = self._bounds(nodes)
@@ -201,11 +209,15 @@ class BothLists:
         return owners, neighbours
 
     def degrees(self, nodes: np.ndarray) -> np.ndarray:
-        owners, _ = self.reached(nodes)
-        return np.bincount(owners, minlength=len(nodes))
+        most = self._out.degrees(nodes) + self._back.degrees(nodes)
+        counts = np.zeros(len(nodes), np.int64)
+        for begin, end in number_arrays.runs_of(most, _COUNTED_TOGETHER):
+            owners, _ = self.reached(nodes[begin:end])
+            counts[begin:end] = np.bincount(owners, minlength=end - begin)
+        return counts
 
-    def all_neighbours(self) -> np.ndarray:
-        return self.reached(np.arange(self.nodes))[1]
+    def between(self, begin: int, end: int) -> np.ndarray:
+        return self.reached(np.arange(begin, end))[1]
 
     def joined(self, nodes: np.ndarray, others: np.ndarray) -> np.ndarray:
         flags = self._out.joined(nodes, others)

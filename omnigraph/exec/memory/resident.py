@@ -192,6 +192,11 @@ class Nodes(ResidentTable):
         rows = 0 if self._rows is None else self._rows.nbytes
         return int(self.ids.bytes_held + 8 * self.size + rows)
 
+    @property
+    def is_in_table_order(self) -> bool:
+        """Whether it is known that the n-th row has the number n."""
+        return self._rows_known and self._rows is None
+
     def position_of_rows(self) -> Positions | None:
         if not self._rows_known:
             self._rows = self.ids.locate(read_column(self.source.reader, "id"))

@@ -250,6 +250,15 @@ class TablesView:
             nodes = self._nodes.setdefault(table, self.holdings.nodes(self.source(table)))
         return nodes
 
+    def leave_files(self, steps: tuple[Step, ...], *nodes: TableKey) -> None:
+        """Make files of these tables for other processes, where they are large and have none."""
+        missing = tuple(step for step in steps if not self.holds_edges(*step))
+        lacking = tuple(table for table in nodes if not self.holds_nodes(table))
+        for step in missing:
+            self._build((step,))
+        for table in lacking:
+            self._build((), table)
+
     def _build(self, steps: tuple[Step, ...], *nodes: TableKey) -> None:
         """Leave topology files for every process, where this one would read whole tables."""
         tables = (*nodes, *(step[0] for step in steps))

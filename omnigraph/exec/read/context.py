@@ -47,6 +47,7 @@ class Context:
     mode: TraversalMode
     frontier_max: int
     columns_read: ColumnsRead
+    rows_max: int  # that an operator passes on at a time
 
 
 def columns_read(part: Any) -> ColumnsRead:

@@ -22,6 +22,7 @@ from omnigraph.exec.memory.filed_lists import FiledLists
 from omnigraph.exec.memory.resident import Nodes
 from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.values.rows import Rows
+from omnigraph.number_arrays import runs_of
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
 
@@ -30,6 +31,8 @@ Step = ir.Expand | ir.ExpandEdges
 _SAFE = 1 << 62
 _FEW_SHARE = 4
 _BYTES_A_STEP = 24
+_EDGES_TOGETHER = 1 << 20
+"""Edges that are looked at together; what is kept of them is a number a node."""
 
 _REVERSED = {
     ir.Direction.OUT: ir.Direction.IN,
@@ -134,19 +137,30 @@ def pair_counts(
     parts = [tables.adjacency(edge, way, domain.table, step.target).distinct for edge, way in ways]
     if not all(isinstance(part, FiledLists) for part in parts):
         return None  # one of the ways is not in memory
-    context.watch.hold(2 * _BYTES_A_STEP * sum(len(part.all_neighbours()) for part in parts))
-    pairs = [_pairs(part) for part in parts]
-    merged = np.concatenate(pairs)
-    merged.sort(kind="stable")  # two ascending runs: a merge
-    context.watch.tick()
-    return len(pairs[0]), int(np.count_nonzero(merged[1:] == merged[:-1]))
+    size = max(part.nodes for part in parts)
+    ways_degrees = [_degrees(part, size) for part in parts]
+    total, shared = int(ways_degrees[0].sum()), 0
+    for begin, end in runs_of(ways_degrees[0] + ways_degrees[1], _EDGES_TOGETHER):
+        merged = np.concatenate(
+            [_pairs(part, own, begin, end) for part, own in zip(parts, ways_degrees, strict=True)]
+        )
+        context.watch.hold(_BYTES_A_STEP * len(merged))
+        merged.sort(kind="stable")  # two ascending runs: a merge
+        shared += int(np.count_nonzero(merged[1:] == merged[:-1]))
+        context.watch.tick()
+    return total, shared
 
 
-def _pairs(lists: ListView) -> np.ndarray:
-    """Node and neighbour as one integer, ascending."""
-    degrees = lists.degrees(np.arange(lists.nodes))
-    keys = np.repeat(np.arange(lists.nodes, dtype=np.int64) << 32, degrees)
-    keys |= lists.all_neighbours()
+def _degrees(lists: ListView, size: int) -> np.ndarray:
+    degrees = np.zeros(size, np.int64)
+    degrees[: lists.nodes] = lists.degrees(np.arange(lists.nodes))
+    return degrees
+
+
+def _pairs(lists: ListView, degrees: np.ndarray, begin: int, end: int) -> np.ndarray:
+    """Node and neighbour as one integer, ascending, of the nodes between two numbers."""
+    keys = np.repeat(np.arange(begin, end, dtype=np.int64) << 32, degrees[begin:end])
+    keys |= lists.between(begin, end) if begin < lists.nodes else np.empty(0, np.int64)
     return keys
 
 
@@ -202,14 +216,15 @@ def _from_every_node(
     onward = _from_every_node(context, steps[1:], steps[0].target)
     if onward is None or not _is_safe(onward, degrees):
         return None
-    context.watch.hold(_BYTES_A_STEP * int(degrees.sum()))
-    reached = lists.all_neighbours()
     counts = np.zeros(lists.nodes, np.int64)
-    filled = np.flatnonzero(degrees)
-    if len(filled):
-        starts = np.cumsum(degrees) - degrees
-        counts[filled] = np.add.reduceat(onward[reached], starts[filled])
-    context.watch.tick()
+    for begin, end in runs_of(degrees, _EDGES_TOGETHER):
+        reached, own = lists.between(begin, end), degrees[begin:end]
+        context.watch.hold(_BYTES_A_STEP * len(reached))
+        filled = np.flatnonzero(own)
+        if len(filled):
+            starts = np.cumsum(own) - own
+            counts[begin + filled] = np.add.reduceat(onward[reached], starts[filled])
+        context.watch.tick()
     return counts
 
 

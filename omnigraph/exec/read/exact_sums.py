@@ -34,7 +34,7 @@ class Totals:
         outside = (self.high < low >> _BITS) | (self.high > high >> _BITS)
         if outside.any():
             total = self._total(int(np.flatnonzero(outside)[0]))
-            raise _too_large(measure, total, low if total < 0 else high)
+            raise sum_too_large(measure, total, low if total < 0 else high)
         width = np.uint64 if low == 0 else np.int64
         return (self.high.astype(width) << width(_BITS)) | self.low.astype(width)
 
@@ -72,7 +72,8 @@ def normalised(high: np.ndarray, low: np.ndarray) -> Totals:
     return Totals(high + (low >> _BITS), low & _LOW)
 
 
-def _too_large(measure: ir.Measure, total: int, limit: int) -> LimitExceeded:
+def sum_too_large(measure: ir.Measure, total: int, limit: int) -> LimitExceeded:
+    """The refusal of a sum that its type cannot hold."""
     operand = "*" if measure.operand is None else expression(measure.operand)
     resource = f"{measure.op}({operand}) as {measure.type.scalar}"
     hint = "sum fewer rows at a time (group them, or narrow the pattern), or ask for avg"

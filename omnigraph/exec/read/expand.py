@@ -2,27 +2,34 @@
 
 Invariant: both ways end in the same search over the same kind of adjacency, so they give the same
 rows. Lookups fetch the edges around the rows' sources and number their ends for this expansion
-alone; a resident table is numbered once, for all.
+alone; a resident table is numbered once, for all. An expansion leaves in batches, never empty of
+batches: one without a row still binds its variables.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph import number_arrays
 from omnigraph.exec.limits import Watch
 from omnigraph.exec.memory.adjacency import (
     Adjacency,
     AdjacencyView,
     ListView,
-    NeighbourLists,
     adjacency_of,
 )
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.version import FetchedEntities, Source
 from omnigraph.exec.read.context import Context, TraversalMode, positions_in
+from omnigraph.exec.read.hop_search import search_blocks
+from omnigraph.exec.read.neighbour_batches import (
+    Reached,
+    reached_in_batches,
+    spread_in_batches,
+    taken_in_batches,
+)
 from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.exec.values.rows import BoundEntities, Domain, Positions, Rows
@@ -31,8 +38,8 @@ from omnigraph.plan import ir
 
 Step = ir.Expand | ir.ExpandEdges
 
-_CELLS_MAX = 1 << 24
-"""Searches from many sources mark visited nodes in blocks of this many cells."""
+_CELLS_A_ROW = 4
+"""A search over several hops may hold so many nodes for each row of a batch."""
 
 _LOOKED_UP_MAX = 4096
 _HOPS_ESTIMATED = 32
@@ -49,8 +56,11 @@ class Reach:
     edges: Domain
 
 
-def expand(context: Context, op: ir.Expand, rows: Rows) -> Rows:
-    """One row for each node reached, or with `closes` the rows whose node is reached."""
+def expand(
+    context: Context, op: ir.Expand, rows: Rows, rows_max: int | None = None
+) -> Iterator[Rows]:
+    """One row for each node reached, or with `closes` the rows whose node is reached; no more than
+    `rows_max` at a time."""
     source = rows.bindings[op.source]
     rows = rows.where(source.positions >= 0)
     same_type = rows.bindings[op.source].domain.table == op.target
@@ -60,36 +70,72 @@ def expand(context: Context, op: ir.Expand, rows: Rows) -> Rows:
         hops_max = op.hops_min
     reach = reach_of(context, op, rows, hops_max)
     lists = reach.adjacency.distinct
-    if op.closes and hops_max == 1:
-        bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
-        context.watch.hold(rows.bytes_as(rows.length))
-        return rows.take(np.flatnonzero(lists.joined(reach.sources, bound)))
-    if hops_max == 1:
-        context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
-        owners, nodes = lists.reached(reach.sources)
-    else:
-        owners, nodes = _far(context.watch, lists, reach.sources, (op.hops_min, hops_max))
-        context.watch.hold(rows.bytes_as(len(nodes)))
+    bound = None
     if op.closes:
         bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
-        return rows.take(owners[nodes == bound[owners]])
-    return rows.take(owners).bind(op.out, BoundEntities(reach.targets, nodes))
+        if hops_max == 1:
+            context.watch.hold(rows.bytes_as(rows.length))
+            yield rows.take(np.flatnonzero(lists.joined(reach.sources, bound)))
+            return
+    if hops_max == 1:
+        if rows_max is None:
+            context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
+        pairs = reached_in_batches(lists, reach.sources, rows_max)
+    else:
+        pairs = _far(context.watch, reach, (op.hops_min, hops_max), rows_max)
+        pairs = pairs if rows_max is not None else iter([_joined(pairs)])
+    for owners, nodes in pairs:
+        context.watch.hold(rows.bytes_as(len(nodes)))
+        if bound is not None:
+            yield rows.take(owners[nodes == bound[owners]])
+        else:
+            yield rows.take(owners).bind(op.out, BoundEntities(reach.targets, nodes))
 
 
-def expand_edges(context: Context, op: ir.ExpandEdges, rows: Rows) -> Rows:
-    """One row for each edge taken."""
+def _far(
+    watch: Watch, reach: Reach, hops: tuple[int, int], rows_max: int | None
+) -> Iterator[Reached]:
+    """Which row reaches which node within the bounds: the number of a row, and a node. One search a
+    distinct source."""
+    sources, inverse = np.unique(reach.sources, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    firsts = np.searchsorted(inverse[order], np.arange(len(sources) + 1))
+    cells_max = None if rows_max is None else _CELLS_A_ROW * rows_max
+    for block in search_blocks(watch, reach.adjacency.distinct, sources, hops, cells_max):
+        starts = np.searchsorted(block.owners, np.arange(block.first, block.end + 1))
+        own = order[firsts[block.first] : firsts[block.end]]  # the rows of these sources
+        numbers = inverse[own] - block.first
+        counts = starts[numbers + 1] - starts[numbers]
+        for owners, indexes in spread_in_batches(starts[numbers], counts, rows_max):
+            yield own[owners], block.nodes[indexes]
+
+
+def _joined(pairs: Iterable[Reached]) -> Reached:
+    owners, nodes = zip(*pairs, strict=True)
+    return np.concatenate(owners), np.concatenate(nodes)
+
+
+def expand_edges(
+    context: Context, op: ir.ExpandEdges, rows: Rows, rows_max: int | None = None
+) -> Iterator[Rows]:
+    """One row for each edge taken, no more than `rows_max` at a time."""
     rows = rows.where(rows.bindings[op.source].positions >= 0)
     reach = reach_of(context, op, rows, 1)
     lists = reach.adjacency.multiple
-    context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
-    owners, nodes, edges = lists.taken(reach.sources)
+    bound = None
     if op.closes:
         bound = positions_in(reach.targets, reach.target_ids, rows.bindings[op.out])
-        closing = nodes == bound[owners]
-        owners, edges = owners[closing], edges[closing]
-        return rows.take(owners).bind(op.edge_var, BoundEntities(reach.edges, edges))
-    taken = rows.take(owners).bind(op.edge_var, BoundEntities(reach.edges, edges))
-    return taken.bind(op.out, BoundEntities(reach.targets, nodes))
+    if rows_max is None:
+        context.watch.hold(rows.bytes_as(int(lists.degrees(reach.sources).sum())))
+    for owners, nodes, edges in taken_in_batches(lists, reach.sources, rows_max):
+        context.watch.hold(rows.bytes_as(len(nodes)))
+        if bound is not None:
+            closing = nodes == bound[owners]
+            owners, edges = owners[closing], edges[closing]
+            yield rows.take(owners).bind(op.edge_var, BoundEntities(reach.edges, edges))
+            continue
+        taken = rows.take(owners).bind(op.edge_var, BoundEntities(reach.edges, edges))
+        yield taken.bind(op.out, BoundEntities(reach.targets, nodes))
 
 
 def degrees(context: Context, op: Step, rows: Rows) -> np.ndarray:
@@ -240,65 +286,3 @@ def _distinct_edges(rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
     codes = encoded.indices.to_numpy()
     _, first = np.unique(codes, return_index=True)
     return rows.take(pa.array(first)), codes
-
-
-# ---- walking
-
-
-def _far(
-    watch: Watch, lists: ListView, positions: Positions, hops: tuple[int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Which position reaches which node within the bounds: indexes into `positions`, and nodes. One
-    search a distinct source."""
-    sources, inverse = np.unique(positions, return_inverse=True)
-    nodes_count = lists.nodes
-    block = max(1, _CELLS_MAX // max(nodes_count, 1))
-    parts = [
-        _walk(watch, lists, sources[start : start + block], hops, start)
-        for start in range(0, len(sources), block)
-    ]
-    walked = np.concatenate([owners for owners, _ in parts]) if parts else np.empty(0, np.int64)
-    nodes = np.concatenate([nodes for _, nodes in parts]) if parts else np.empty(0, np.int64)
-    if len(sources) == len(positions) and (inverse[:-1] <= inverse[1:]).all():
-        return walked, nodes
-    order = np.argsort(walked, kind="stable")
-    starts = np.searchsorted(walked[order], np.arange(len(sources) + 1))
-    owners, indexes = NeighbourLists(starts, nodes[order]).spread(inverse)
-    return owners, nodes[order][indexes]
-
-
-def _walk(
-    watch: Watch, lists: ListView, sources: np.ndarray, hops: tuple[int, int], offset: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Breadth-first search from all sources at once, each with its own marks of visited nodes."""
-    hops_min, hops_max = hops
-    width = lists.nodes
-    visited = np.zeros(len(sources) * width, bool)
-    cells = np.arange(len(sources)) * width + sources
-    produced = []
-    for hop in range(1, hops_max + 1):
-        visited[cells] = True
-        owners, nodes = np.divmod(cells, width) if len(sources) > 1 else (cells * 0, cells)
-        if hop == hops_min:
-            # Nodes one hop nearer have not been produced yet; their self edges do it now.
-            produced.append(cells[lists.loops(nodes)])
-        watch.hold(16 * int(lists.degrees(nodes).sum()))
-        spread, reached = lists.reached(nodes)
-        cells = owners[spread] * width + reached
-        cells = cells[~visited[cells]]
-        if hop > 1:
-            cells = _distinct(cells, len(visited))
-        if hop >= hops_min:
-            produced.append(cells)
-        if not len(cells):
-            break
-    owners, nodes = np.divmod(np.concatenate(produced), width) if produced else ([], [])
-    return np.asarray(owners, np.int64) + offset, np.asarray(nodes, np.int64)
-
-
-def _distinct(cells: np.ndarray, size: int) -> np.ndarray:
-    if len(cells) * 16 < size:
-        return number_arrays.distinct(cells)
-    marked = np.zeros(size, bool)
-    marked[cells] = True
-    return np.flatnonzero(marked)

@@ -5,7 +5,7 @@ sees the row's variables and its solutions are told apart by row. Variables it b
 except by `LeftJoin`, which keeps them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from omnigraph.exec.read.expand import degrees, is_single_step
 from omnigraph.exec.values.rows import NULL, BoundEntities, Rows
 from omnigraph.plan import ir
 
-Solve = Callable[[tuple[ir.PatternOp, ...], Rows], Rows]
+Solve = Callable[[tuple[ir.PatternOp, ...], Rows], Iterator[Rows]]
+"""Rows walked through operators, in batches."""
 
 
 def semi_join(context: Context, op: ir.SemiJoin, rows: Rows, solve: Solve) -> Rows:
@@ -31,28 +32,39 @@ def matches(context: Context, op: ir.Matches, rows: Rows, solve: Solve) -> Rows:
     return rows.put(op.out, pa.array(counts > 0 if op.exists else counts))
 
 
-def left_join(op: ir.LeftJoin, rows: Rows, solve: Solve) -> Rows:
-    """Every row with each of its solutions, or once with nulls."""
+def left_join(op: ir.LeftJoin, rows: Rows, solve: Solve) -> Iterator[Rows]:
+    """Every row with each of its solutions, then those without one once, with nulls."""
     marked, mark = _marked(rows)
-    solved = solve(op.inner, marked)
-    numbers = solved.slots[mark].to_numpy()
-    lonely = np.flatnonzero(np.bincount(numbers, minlength=rows.length) == 0)
-    alone = rows.take(lonely)
-    nothing = np.full(len(lonely), NULL)
+    lonely, solved = np.ones(rows.length, bool), None
+    for solved in solve(op.inner, marked):
+        numbers = solved.slots[mark].to_numpy()
+        lonely[numbers] = False
+        bindings = {var: solved.bindings[var] for var in (*rows.bindings, *op.binds)}
+        yield Rows(solved.length, bindings, {slot: solved.slots[slot] for slot in rows.slots})
+    assert solved is not None, "a pattern gives a batch, though an empty one"
+    alone = rows.take(np.flatnonzero(lonely))
+    nothing = np.full(alone.length, NULL)
+    for var in op.binds:
+        if var not in rows.bindings:
+            alone = alone.bind(var, BoundEntities(solved.bindings[var].domain, nothing))
+    yield alone
+
+
+def joined(parts: Iterable[Rows]) -> Rows:
+    """Rows of one pattern, one below the other. What their variables are bound in is the same."""
+    every = list(parts)
+    several = [part for part in every if part.length] or every[:1]
+    if len(several) == 1:
+        return several[0]
+    first = several[0]
     bindings = {
         var: BoundEntities(
-            solved.bindings[var].domain,
-            np.concatenate(
-                (
-                    solved.bindings[var].positions,
-                    alone.bindings[var].positions if var in rows.bindings else nothing,
-                )
-            ),
+            bound.domain, np.concatenate([part.bindings[var].positions for part in several])
         )
-        for var in (*rows.bindings, *op.binds)
+        for var, bound in first.bindings.items()
     }
-    slots = {slot: pa.concat_arrays([solved.slots[slot], alone.slots[slot]]) for slot in rows.slots}
-    return Rows(solved.length + len(lonely), bindings, slots)
+    slots = {slot: pa.concat_arrays([part.slots[slot] for part in several]) for slot in first.slots}
+    return Rows(sum(part.length for part in several), bindings, slots)
 
 
 def _counts(
@@ -65,8 +77,9 @@ def _counts(
         return degrees(context, step, rows)
     distinct, inverse = _correlated(inner, rows)
     marked, mark = _marked(distinct)
-    numbers = solve(inner, marked).slots[mark].to_numpy()
-    counts = np.bincount(numbers, minlength=distinct.length)
+    counts = np.zeros(distinct.length, np.int64)
+    for solved in solve(inner, marked):
+        counts += np.bincount(solved.slots[mark].to_numpy(), minlength=distinct.length)
     return counts if inverse is None else counts[inverse]
 
 

@@ -5,7 +5,7 @@ of destinations and then of paths, whatever was resident. The edges that a walk 
 read as whole tables: what a condition leaves of them is known only hop by hop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +35,28 @@ _CELLS_WEIGHED_MAX = 1 << 22
 """Searches from many sources run in blocks of this many cells; one with weights holds more of
 each."""
 
+_ROWS_FIRST = 64
+"""Rows from which paths are searched at first, when they leave in batches."""
 
-def expand_paths(context: Context, op: ir.ExpandPaths, rows: Rows) -> Rows:
-    """One row for each node reached, or each path to it; with `closes` only to the node bound."""
-    rows = rows.where(rows.bindings[op.source].positions >= 0)
+
+def expand_paths(
+    context: Context, op: ir.ExpandPaths, rows: Rows, rows_max: int | None = None
+) -> Iterator[Rows]:
+    """One row for each node reached, or each path to it; with `closes` only to the node bound. With
+    `rows_max` from few rows at a time: how many paths lead from one is not known before."""
     walk = _Walk(context, op)
+    size, first = rows.length if rows_max is None else min(_ROWS_FIRST, rows_max), 0
+    while first < rows.length or not first:
+        part = _from_rows(walk, rows.between(first, first + size))
+        yield part
+        first = max(first + size, 1)
+        if rows_max is not None:
+            size = max(size // 2, 1) if part.length > rows_max else min(size * 2, rows_max)
+
+
+def _from_rows(walk: "_Walk", rows: Rows) -> Rows:
+    op = walk.op
+    rows = rows.where(rows.bindings[op.source].positions >= 0)
     spots = walk.spots_of(rows.bindings[op.source])
     if len(spots) and spots.min() < 0:  # of a member that no edge leads from
         rows, spots = rows.where(spots >= 0), spots[spots >= 0]

@@ -3,6 +3,10 @@
 Invariant: nothing here depends on a snapshot, on parameters or on what is resident.
 """
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from omnigraph.deferred import deferred
 from omnigraph.exec.read.context import ColumnsRead, columns_read
 from omnigraph.exec.read.count_walks import chain_length, closed_pair
 from omnigraph.exec.read.joins import names_in
@@ -12,8 +16,13 @@ from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.types import ValueType
 
+if TYPE_CHECKING:
+    from omnigraph.plan.shares import Shares, in_shares
+else:
+    in_shares = deferred("omnigraph.plan.shares", "in_shares")
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, eq=False)
 class PreparedPlan:
     """A plan, and how it is run."""
 
@@ -29,6 +38,12 @@ class PreparedPlan:
     embeds: bool  # a text is embedded on the way, which may take a while
     names: list[str]
     types: tuple[ValueType, ...]
+
+    @cached_property
+    def shares(self) -> "Shares | None":
+        """The plan in two parts, the first for a share or a batch of its rows; None for one that
+        must see all its rows at once."""
+        return in_shares(self.plan)
 
 
 def prepare(plan: ir.ReadPlan) -> PreparedPlan:

@@ -6,19 +6,20 @@ runs in the caller's thread; everything that may take longer runs under guard.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from omnigraph import environment
 from omnigraph.deferred import deferred
-from omnigraph.exec.limits import Limits, Stop, Watch
+from omnigraph.errors import StorageFailed
+from omnigraph.exec.limits import Limits, Stop, Watch, watched_by
 from omnigraph.exec.memory.view import Holdings, TablesView
-from omnigraph.exec.profile import Profile, side_by_side
+from omnigraph.exec.profile import Figures
 from omnigraph.exec.read import guard
 from omnigraph.exec.read.context import Context, TraversalMode
+from omnigraph.exec.read.files_needed import leave_files
 from omnigraph.exec.read.prepare import PreparedPlan, prepare
 from omnigraph.exec.read.result import QueryResult, plain_columns
 from omnigraph.exec.read.run import Run
@@ -28,7 +29,6 @@ from omnigraph.exec.search.rank import Ranker
 from omnigraph.exec.values.computed import cut_plan, given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
-from omnigraph.exec.values.rows import Rows
 from omnigraph.plan import ir
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.records import Snapshot
@@ -37,9 +37,7 @@ from omnigraph.storage.store import Store
 if TYPE_CHECKING:
     from omnigraph.exec.search import embed
     from omnigraph.exec.search.vector_fill import TextVectors
-    from omnigraph.plan.shares import Shares
 else:
-    Shares = deferred("omnigraph.plan.shares", "Shares")
     embed = deferred("omnigraph.exec.search", "embed")
 
 Done = TypeVar("Done")
@@ -103,19 +101,51 @@ class Reading:
                 return small
         return guard.run(running.context.watch, running.result)
 
-    def answer(
-        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, share: Share | None
-    ) -> ShareResult:
-        """The result of a plan for one share of its first scan's nodes; without a share, for
-        all."""
+    def answer(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> ShareResult:
+        """The result of a plan as one share, which has all its rows."""
 
         def answered() -> ShareResult:
-            running = self._running(plan, given, snapshot, share)
+            running = self._running(plan, given, snapshot)
             result = guard.run(running.context.watch, running.result)
             return ShareResult(len(result), plain_columns(result), running.profile.figures(plan))
 
         with self._history.lost.reading(snapshot):
             return self._undamaged(answered)
+
+    def parts(
+        self,
+        plan: ir.ReadPlan,
+        given: Given,
+        snapshot: Snapshot,
+        share: Share,
+        ended: Callable[[Figures], None],
+    ) -> Iterator[pa.Table]:
+        """What one share of a plan in two parts gives, in tables of bounded size, and the figures
+        of its run. A damaged file is left out from the next attempt on."""
+        with self._history.lost.reading(snapshot):
+            running = self._running(plan, given, snapshot)
+            parts = running.parts(share)
+            try:
+                while True:
+                    with watched_by(running.context.watch):
+                        part = next(parts, None)
+                    if part is None:
+                        break
+                    yield part
+            except DamagedFile as damaged:
+                self.close()
+                self.holdings.store.derived.reject(damaged)
+                raise StorageFailed(
+                    f"read a share of query '{plan.name}'", str(damaged)
+                ) from damaged
+            ended(running.profile.figures(plan))
+
+    def leave_files(self, plan: ir.ReadPlan, snapshot: Snapshot) -> None:
+        """Make the topology and column files that other processes are about to map, where this one
+        may write them."""
+        view = self._view(snapshot)
+        with self._history.lost.reading(snapshot), watched_by(Watch(self.limits)):
+            self._undamaged(lambda: leave_files(view, plan, self._prepare(plan).columns_read))
 
     def _undamaged(self, attempt: Callable[[], Done]) -> Done:
         """The result of an attempt; of another without each derived file that proves damaged."""
@@ -126,38 +156,6 @@ class Reading:
                 self.close()
                 self.holdings.store.derived.reject(damaged)
 
-    def gather(
-        self,
-        plan: ir.ReadPlan,
-        shares: Shares,
-        given: Given,
-        snapshot: Snapshot,
-        answers: Sequence[ShareResult],
-    ) -> QueryResult:
-        """The rows of a plan, from the results of all its shares."""
-        running = self._running(shares.gathered, given, snapshot)
-        running.profile = Profile(side_by_side([answer.figures for answer in answers]))
-
-        def gathered() -> QueryResult:
-            rows = _as_slots(answers, running.context.watch)
-            return replace(running.gathered(shares, rows), _plan=plan)
-
-        return guard.run(running.context.watch, gathered)
-
-    def whole(self, plan: ir.ReadPlan, snapshot: Snapshot, answer: ShareResult) -> QueryResult:
-        """The rows of a plan, from a share that has them all."""
-        prepared = self._prepare(plan)
-        return QueryResult(
-            list(prepared.names),
-            snapshot.commit_id,
-            prepared.types,
-            tuple(column.combine_chunks() for column in answer.columns.columns),
-            answer.length,
-            plan,
-            Profile(answer.figures),
-            _object_columns=plan.object_columns,
-        )
-
     def starts_at_points(self, plan: ir.ReadPlan) -> bool:
         """Whether a plan begins with a point lookup, whose nodes are too few to share out."""
         return self._prepare(plan).walk is not None
@@ -167,7 +165,6 @@ class Reading:
         plan: ir.ReadPlan,
         given: Given,
         snapshot: Snapshot,
-        share: Share | None = None,
         *,
         stop: Stop | None = None,
     ) -> Run:
@@ -181,8 +178,9 @@ class Reading:
             TraversalMode(environment.TRAVERSAL.read()),
             environment.FRONTIER.read(),
             prepared.columns_read,
+            self.limits.batch_rows_max,
         )
-        return Run(prepared, context, ranker, self.few_rows_max, share)
+        return Run(prepared, context, ranker, self.few_rows_max)
 
     def _view(self, snapshot: Snapshot) -> TablesView:
         """The tables of a snapshot, shared with earlier queries of the same one."""
@@ -213,12 +211,3 @@ class Reading:
 def now_ms() -> int:
     """The moment of a request."""
     return time.time_ns() // 1_000_000
-
-
-def _as_slots(answers: Sequence[ShareResult], watch: Watch) -> Rows:
-    """The columns of all shares, one below the other."""
-    watch.operator = "gather"
-    watch.hold(2 * sum(answer.columns.nbytes for answer in answers))
-    whole = pa.concat_tables(answer.columns for answer in answers)
-    slots = {ir.Slot(name): whole[name].combine_chunks() for name in whole.column_names}
-    return Rows(sum(answer.length for answer in answers), {}, slots)

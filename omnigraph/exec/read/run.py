@@ -5,40 +5,33 @@
     positions            a group           rows          in order     arrays
 
 Invariant: late materialisation. The pattern moves positions, order and groups move codes, and
-values are gathered for the rows that remain.
+values are gathered for the rows that remain. A pattern with more rows than are held at once is
+solved in batches, whose columns are added up as they come.
 """
 
-from itertools import zip_longest
+from collections.abc import Iterator
+from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.deferred import deferred
 from omnigraph.exec.profile import Profile
+from omnigraph.exec.read.added_up import AddedUp
 from omnigraph.exec.read.aggregate import Groups, aggregate
-from omnigraph.exec.read.context import (
-    Context,
-    TraversalMode,
-    domains_of,
-    load_columns,
-    load_compared,
-)
-from omnigraph.exec.read.count_walks import pair_counts, walk_counts
-from omnigraph.exec.read.expand import degrees, expand, expand_edges, is_single_step
-from omnigraph.exec.read.joins import left_join, matches, semi_join
-from omnigraph.exec.read.paths import expand_paths
+from omnigraph.exec.read.batches import Batches
+from omnigraph.exec.read.context import Context, TraversalMode, domains_of, load_columns
 from omnigraph.exec.read.prepare import PreparedPlan
 from omnigraph.exec.read.project import Projector
 from omnigraph.exec.read.result import PythonColumn, QueryResult
-from omnigraph.exec.read.scan import counted, scan
+from omnigraph.exec.read.scan import counted, scan_share
 from omnigraph.exec.read.share import Share, put_together
-from omnigraph.exec.read.stage import staged
-from omnigraph.exec.read.unwind import unwind
 from omnigraph.exec.read.walk import Walk
 from omnigraph.exec.read.walk_result import Tail
 from omnigraph.exec.read.walk_rows import CellReader, Frame
+from omnigraph.exec.read.weighing import Weighing
 from omnigraph.exec.search.rank import Ranker, TopK
 from omnigraph.exec.values.rows import ONE_ROW, Rows
 from omnigraph.plan import ir
@@ -61,7 +54,6 @@ class Run:
         context: Context,
         ranker: Ranker,
         few_rows_max: int,
-        share: Share | None = None,
     ) -> None:
         self.prepared = prepared
         self.plan = prepared.plan
@@ -71,7 +63,7 @@ class Run:
         self.cache = context.tables.holdings.cache
         self.ranker = ranker
         self.profile = Profile()
-        self._share = share
+        self._weighed = Weighing(prepared, context, Batches(context, ranker, self.profile)).batches
         self._walk: _Walked | None = None
 
     def small(self) -> QueryResult | None:
@@ -81,8 +73,6 @@ class Run:
 
     def result(self) -> QueryResult:
         """The result, however long it takes."""
-        if self._share is not None:
-            return self._tabled(self.plan.pattern[1:], self._shared(self._share))
         group = self._counted()
         if group is not None:
             return self._finished(group, perf_counter())
@@ -93,98 +83,67 @@ class Run:
             return small
         return self._tabled(ops, rows)
 
-    def gathered(self, shares: Shares, rows: Rows) -> QueryResult:
-        """The result, from the slots that all shares of a plan filled."""
-        groups = self.plan.aggregate
-        if groups is None:
-            return self._finished(rows, perf_counter())
-        since = perf_counter()
-        merged = put_together(shares, aggregate(groups, rows, self.evaluator, self.cache))
-        self.profile.stage(merged.length, perf_counter() - since)
-        return self._finished(merged, perf_counter())
+    def gathered(self, shares: Shares, rows: Rows, since: float) -> QueryResult:
+        """The result, from the slots that all shares or batches of a plan filled."""
+        plan = shares.gathered
+        self.context.watch.operator = "gather"
+        for _ in self.plan.scores:
+            self.profile.stage(rows.length, 0.0)
+        merged: Rows | Groups = rows
+        if plan.aggregate is not None:
+            groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache)
+            merged = put_together(shares, groups)
+            self.profile.stage(merged.length, perf_counter() - since)
+        projector = Projector(plan, self.context)
+        return self._result(*projector.project(merged, self.profile, perf_counter()))
 
     def _shared(self, share: Share) -> Rows:
         """The nodes of the first scan that belong to a share."""
         first, since = self.plan.pattern[0], perf_counter()
+        assert isinstance(first, ir.NodeScan)
         self.context.watch.operator = first
-        rows = self._step(first, ONE_ROW, None)
-        ((_, bound),) = rows.bindings.items()
-        rows = rows.take(share.indexes(bound.domain.ids_at(bound.positions)))
+        rows = scan_share(self.context, first, share)
         self.profile.operator(first, rows.length, since)
         return rows
 
+    def parts(self, share: Share) -> Iterator[pa.Table]:
+        """What a share gives: columns of the first part of a plan in two parts, in several tables
+        of bounded size, and at least one."""
+        shares = self.prepared.shares
+        assert shares is not None
+        added, is_first = AddedUp(shares, self.context, self.prepared.columns_shown), True
+        for rows, weights in self._weighed(self.plan.pattern[1:], self._shared(share)):
+            added.add(self._scored(rows, Profile()), weights)
+            if added.is_full:
+                yield added.taken()
+                is_first = False
+        if is_first or not added.is_empty:
+            yield added.taken()
+
     def _tabled(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> QueryResult:
-        """The result of the operators that are left."""
+        """The result of the operators that are left: of all rows at once where they are few, else
+        added up batch by batch."""
+        batches = self._weighed(ops, rows)
+        first, second = next(batches), next(batches, None)
+        if second is None:
+            return self._at_once(*first)
+        shares = self.prepared.shares
+        assert shares is not None
+        added, since = AddedUp(shares, self.context, self.prepared.columns_shown), perf_counter()
+        for rows, weights in chain((first, second), batches):
+            added.add(self._scored(rows, Profile()), weights)
+        return self.gathered(shares, added.slots(), since)
+
+    def _at_once(self, rows: Rows, weights: np.ndarray | None) -> QueryResult:
         plan = self.plan
         if plan.aggregate is None:
-            return self._finished(self._scored(self.solve(ops, rows)), perf_counter())
-        rows, weights = self._weighed(ops, rows)
-        since = perf_counter()
+            return self._finished(self._scored(rows, self.profile), perf_counter())
+        rows, since = self._scored(rows, self.profile), perf_counter()
         self._load(rows)
         self.context.watch.operator = "group by"
         groups = aggregate(plan.aggregate, rows, self.evaluator, self.cache, weights)
         self.profile.stage(groups.length, perf_counter() - since)
         return self._finished(groups, perf_counter())
-
-    def _weighed(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> tuple[Rows, np.ndarray | None]:
-        """The rows to group. A last step whose rows are only counted is not taken: each row gets
-        the number of rows it would become as its weight."""
-        if self.prepared.closed_pair is not None and len(ops) > 2:
-            rows, ops = self.solve(ops[:-2], rows), ops[-2:]
-            pairs = self._counted_pairs(self.prepared.closed_pair, rows)
-            if pairs is not None:
-                return pairs
-        if not ops or not self.prepared.counts_last_step:
-            return self._scored(self.solve(ops, rows)), None
-        length = min(self.prepared.counted_steps, len(ops))
-        if length > 1:
-            rows, ops = self.solve(ops[:-length], rows), ops[-length:]
-            counted = self._counted_walks(ops, rows)
-            if counted is not None:
-                return counted
-        rows, step = self.solve(ops[:-1], rows), ops[-1]
-        if not is_single_step(step, rows):
-            return self.solve(ops[-1:], rows), None
-        assert isinstance(step, ir.Expand | ir.ExpandEdges)
-        self.context.watch.operator = step
-        since = perf_counter()
-        weights = degrees(self.context, step, rows)
-        self.profile.operator(step, int(weights.sum()), since)
-        self.context.watch.tick()
-        return rows.where(weights > 0), weights[weights > 0]
-
-    def _counted_walks(
-        self, ops: tuple[ir.PatternOp, ...], rows: Rows
-    ) -> tuple[Rows, np.ndarray] | None:
-        """The rows that a chain of steps starts from, weighed by the walks from each."""
-        steps = [op for op in ops if isinstance(op, ir.Expand | ir.ExpandEdges)]
-        self.context.watch.operator = steps[-1]
-        since = perf_counter()
-        groups = self.plan.aggregate
-        total = groups is not None and not groups.keys
-        counted = walk_counts(self.context, steps, rows, total=total)
-        if counted is None:
-            return None
-        rows, counts = counted
-        for step, own in zip(steps, counts, strict=True):
-            since = self.profile.operator(step, int(own.sum()), since)
-        self.context.watch.tick()
-        weights = counts[-1]
-        return rows.where(weights > 0), weights[weights > 0]
-
-    def _counted_pairs(
-        self, steps: tuple[ir.Expand, ir.Expand], rows: Rows
-    ) -> tuple[Rows, np.ndarray] | None:
-        """One row, weighed by the pairs of nodes that two steps have in common."""
-        self.context.watch.operator = steps[-1]
-        since = perf_counter()
-        counts = pair_counts(self.context, steps, rows)
-        if counts is None:
-            return None
-        for step, count in zip(steps, counts, strict=True):
-            since = self.profile.operator(step, count, since)
-        self.context.watch.tick()
-        return Rows(1, {}, {}), np.array([counts[-1]])
 
     def _counted(self) -> Groups | None:
         """The one group of a plan that only counts the nodes of a scan."""
@@ -254,52 +213,12 @@ class Run:
         self.profile.stage(1, 0.0)
         return self._result(tuple(PythonColumn([count]) for _ in self.plan.columns), 1)
 
-    # The pattern
-
-    def solve(self, ops: tuple[ir.PatternOp, ...], rows: Rows) -> Rows:
-        """Walk rows through operators."""
-        watch = self.context.watch
-        since = perf_counter()
-        for op, then in zip_longest(ops, ops[1:]):
-            watch.operator = op
-            rows = self._step(op, rows, then)
-            since = self.profile.operator(op, rows.length, since)
-            watch.tick()
-        return rows
-
-    def _step(self, op: ir.PatternOp, rows: Rows, then: ir.PatternOp | None) -> Rows:
-        context = self.context
-        match op:
-            case ir.NodeScan():
-                return scan(context, op, rows, then)
-            case ir.Expand():
-                return expand(context, op, rows)
-            case ir.ExpandEdges():
-                return expand_edges(context, op, rows)
-            case ir.ExpandPaths():
-                return expand_paths(context, op, rows)
-            case ir.Filter(where=where):
-                load_compared(where, domains_of(rows))
-                return rows.where(self.evaluator.keep(where, rows))
-            case ir.Unwind():
-                return unwind(context, op, rows)
-            case ir.Stage():
-                return staged(context, self.ranker, op, rows)
-            case ir.SemiJoin():
-                return semi_join(context, op, rows, self.solve)
-            case ir.Matches():
-                return matches(context, op, rows, self.solve)
-            case ir.LeftJoin():
-                return left_join(op, rows, self.solve)
-            case _:
-                assert_never(op)
-
-    def _scored(self, rows: Rows) -> Rows:
+    def _scored(self, rows: Rows, profile: Profile) -> Rows:
         for score in self.plan.scores:
             since = perf_counter()
             self.context.watch.operator = "score"
             rows = self.ranker.score(score, rows, self._wanted_of(score))
-            self.profile.stage(rows.length, perf_counter() - since)
+            profile.stage(rows.length, perf_counter() - since)
             self.context.watch.tick()
         return rows
 

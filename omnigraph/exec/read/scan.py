@@ -6,6 +6,7 @@ reads; one that is scanned again and again becomes resident, and then a key is f
 search and any other condition by one pass over the columns it names.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,25 +17,78 @@ from omnigraph.exec.read.context import Context, TraversalMode, load_compared
 from omnigraph.exec.read.hash_join import equality_of, paired
 from omnigraph.exec.read.key_lookup import pointed_at, points_in
 from omnigraph.exec.read.members import MemberDomains, of_member
+from omnigraph.exec.read.neighbour_batches import spread_in_batches
+from omnigraph.exec.read.share import Share
+from omnigraph.exec.values.columns import in_one
 from omnigraph.exec.values.pushdown import push_down
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows
 from omnigraph.plan import ir
+from omnigraph.types import TableKey
+
+_FEW_ROWS = 16_384
+"""A table of so few rows is read whole rather than share by share."""
 
 _MOST = 0.75
 
 
-def scan(context: Context, op: ir.NodeScan, rows: Rows, then: ir.PatternOp | None = None) -> Rows:
-    """Every row with every node of the table that satisfies the condition.
+def scan(
+    context: Context,
+    op: ir.NodeScan,
+    rows: Rows,
+    then: ir.PatternOp | None = None,
+    rows_max: int | None = None,
+    known: dict[int, BoundEntities] | None = None,
+) -> Iterator[Rows]:
+    """Every row with every node of the table that satisfies the condition, no more than `rows_max`
+    at a time unless the scan is the first operator.
 
-    `then` is the operator that follows: pairs that it would drop need not be made.
+    `then` is the operator that follows: pairs that it would drop need not be made. `known` keeps
+    the nodes of an operator for its next batch of rows.
     """
-    nodes = _scanned(context, op)
+    nodes = None if known is None else known.get(id(op))
+    if nodes is None:
+        nodes = _scanned(context, op)
+        if known is not None:
+            known[id(op)] = nodes
     if rows.length == 1 and not rows.bindings and not rows.slots:
-        return Rows(len(nodes.positions), {op.out: nodes}, {})
-    equality = equality_of(op, then, rows)
-    pairs = equality and paired(context, rows, op.out, nodes, equality)
-    outer, inner = pairs or _all_pairs(context, rows, nodes)
-    return rows.take(outer).bind(op.out, BoundEntities(nodes.domain, inner))
+        yield Rows(len(nodes.positions), {op.out: nodes}, {})
+        return
+    for batch in rows.batches(rows_max):
+        equality = equality_of(op, then, batch)
+        pairs = equality and paired(context, batch, op.out, nodes, equality)
+        for outer, inner in (pairs,) if pairs else _all_pairs(context, batch, nodes, rows_max):
+            yield batch.take(outer).bind(op.out, BoundEntities(nodes.domain, inner))
+
+
+def scan_share(context: Context, op: ir.NodeScan, share: Share) -> Rows:
+    """The nodes of one share of the table's rows that satisfy the condition."""
+    parts = list[BoundEntities]()
+    for member in op.members or (ir.Member(op.table, ()),):
+        where = op.where if op.members is None else of_member(member, op.where, op.out)
+        nodes = _of_share(context, member.table, share)
+        parts.append(nodes if where is None else _filtered(context, op.out, nodes, where))
+    if op.members is None:
+        return Rows(len(parts[0].positions), {op.out: parts[0]}, {})
+    domain = MemberDomains(op.table, op.members, tuple(part.domain for part in parts))
+    bound = BoundEntities(domain, domain.numbered([part.positions for part in parts]))
+    return Rows(len(bound.positions), {op.out: bound}, {})
+
+
+def _of_share(context: Context, table: TableKey, share: Share) -> BoundEntities:
+    """Rows of a table that are next to each other, as nodes. Only they are read, where the order of
+    the table is not that of the numbers."""
+    tables = context.tables
+    source = tables.source(table)
+    first, end = share.bounds(source.pin.row_count)
+    few = source.pin.row_count <= _FEW_ROWS or context.mode is TraversalMode.CSR
+    nodes = tables.nodes(table) if few else tables.resident_nodes(table)
+    if nodes is not None and context.mode is not TraversalMode.INDEXED:
+        if nodes.is_in_table_order:
+            return BoundEntities(nodes, np.arange(first, end))
+        rows = source.reader.rows(["id"], offset=first, limit=end - first)
+        return BoundEntities(nodes, nodes.ids.locate(in_one(rows["id"])))
+    rows = source.reader.rows(["id"], offset=first, limit=end - first)
+    return BoundEntities(FetchedEntities(source, rows), np.arange(rows.num_rows))
 
 
 def _scanned(context: Context, op: ir.NodeScan) -> BoundEntities:
@@ -51,11 +105,17 @@ def _scanned(context: Context, op: ir.NodeScan) -> BoundEntities:
     return BoundEntities(domain, domain.numbered([part.positions for part in parts]))
 
 
-def _all_pairs(context: Context, rows: Rows, nodes: BoundEntities) -> tuple[np.ndarray, Positions]:
+def _all_pairs(
+    context: Context, rows: Rows, nodes: BoundEntities, rows_max: int | None
+) -> Iterator[tuple[np.ndarray, Positions]]:
     """The cross join of rows and nodes."""
     positions = nodes.positions
-    context.watch.hold(rows.bytes_as(rows.length * len(positions)))
-    return np.repeat(np.arange(rows.length), len(positions)), np.tile(positions, rows.length)
+    each = np.full(rows.length, len(positions))
+    if rows_max is None:
+        context.watch.hold(rows.bytes_as(rows.length * len(positions)))
+    for outer, inner in spread_in_batches(np.zeros(rows.length, np.int64), each, rows_max):
+        context.watch.hold(rows.bytes_as(len(outer)))
+        yield outer, positions[inner]
 
 
 def counted(context: Context, op: ir.NodeScan) -> int | None:
@@ -112,14 +172,18 @@ def _resident(context: Context, op: ir.NodeScan) -> BoundEntities:
 def _filtered(
     context: Context, var: ir.Var, nodes: BoundEntities, where: ir.Expr, *, whole: bool = False
 ) -> BoundEntities:
-    """The nodes that satisfy a condition. Cheap conjuncts come first, so that a text search sees
-    only the nodes they leave. `whole`: the nodes are all of their domain, in its order."""
+    """The nodes that satisfy a condition, looked at a batch at a time. Cheap conjuncts come first,
+    so that a text search sees only the nodes they leave, and those at once. `whole`: the nodes are
+    all of their domain, in its order."""
     load_compared(where, {var: nodes.domain})
     parts = sorted(where.parts if isinstance(where, ir.And) else (where,), key=_has_text_match)
     if whole:
         nodes, parts = _filtered_whole(context, var, nodes, parts)
     for part in parts:
-        keep = context.evaluator.keep(part, Rows(len(nodes.positions), {var: nodes}, {}))
+        rows = Rows(len(nodes.positions), {var: nodes}, {})
+        together = None if _has_text_match(part) else max(context.rows_max, _FEW_ROWS)
+        keeps = [context.evaluator.keep(part, batch) for batch in rows.batches(together)]
+        keep = keeps[0] if len(keeps) == 1 else np.concatenate(keeps)
         if not keep.all():
             nodes = nodes.take(np.flatnonzero(keep))
     return nodes

@@ -1,6 +1,7 @@
-"""Shares of a read: a hash partition of its first scan's nodes, and the merge of their groups.
+"""Shares of a read: a range partition of its first scan's rows, and the merge of their groups.
 
-Invariant: an id belongs to one share, the same in every process.
+Invariant: a row of a table version belongs to one share, the same in every process, because the
+order of a version's rows never changes.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from omnigraph.deferred import deferred
 from omnigraph.exec.profile import Figures
 from omnigraph.exec.read.aggregate import Groups
 from omnigraph.exec.read.exact_sums import Totals, normalised
-from omnigraph.exec.values.buckets import bucket_numbers
 from omnigraph.exec.values.rows import as_numpy
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
@@ -32,12 +32,9 @@ class Share:
     number: int
     of: int
 
-    def indexes(self, ids: pa.Array) -> np.ndarray:
-        """The indexes of those ids that belong to the share."""
-        if self.of == 1:
-            return np.arange(len(ids))
-        numbers = bucket_numbers(pa.table({"id": ids}), ["id"], self.of)
-        return np.flatnonzero(numbers == self.number)
+    def bounds(self, rows: int) -> tuple[int, int]:
+        """The first of a table's rows that belong to the share, and the first that does not."""
+        return rows * self.number // self.of, rows * (self.number + 1) // self.of
 
 
 @dataclass(frozen=True, slots=True)

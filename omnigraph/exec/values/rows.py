@@ -4,7 +4,7 @@ Invariant: late materialisation: a row holds positions in a domain of entities, 
 values are looked up when an expression reads them, however wide the entities are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -67,6 +67,23 @@ class Rows:
         return Rows(
             len(rows), {var: bound.take(rows) for var, bound in self.bindings.items()}, chosen
         )
+
+    def between(self, first: int, end: int) -> "Rows":
+        """The rows from one to before another; they share the memory."""
+        if first == 0 and end >= self.length:
+            return self
+        bindings = {
+            var: BoundEntities(bound.domain, bound.positions[first:end])
+            for var, bound in self.bindings.items()
+        }
+        slots = {slot: values[first:end] for slot, values in self.slots.items()}
+        return Rows(max(min(end, self.length) - first, 0), bindings, slots)
+
+    def batches(self, rows_max: int | None) -> "Iterator[Rows]":
+        """The rows, no more than `rows_max` at a time; of none there is one batch."""
+        size = max(self.length, 1) if rows_max is None else rows_max
+        for first in range(0, max(self.length, 1), size):
+            yield self.between(first, first + size)
 
     def where(self, keep: np.ndarray) -> "Rows":
         """The rows whose flag is set."""

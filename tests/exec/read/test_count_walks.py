@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read import run
+from omnigraph.exec.read import batches
 from omnigraph.graph import Graph
 from tests.exec.random_queries import SCHEMA
 from tests.exec.read.test_random_queries import overwrite
@@ -107,5 +107,5 @@ def test_counted_walks_make_no_row_a_walk(graph: Graph, monkeypatch: pytest.Monk
     def refuse(*arguments: object) -> None:
         raise AssertionError("a step was taken")
 
-    monkeypatch.setattr(run, "expand", refuse)
+    monkeypatch.setattr(batches, "expand", refuse)
     assert graph.query(f"query q() {{ {COUNTS['three']} }}").rows == [{"n": 0}]

@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.errors import LimitExceeded
 from omnigraph.exec.limits import Limits, Watch
-from omnigraph.exec.read import guard, run
+from omnigraph.exec.read import batches, guard
 from omnigraph.exec.read.reading import Reading
 from omnigraph.graph import Graph
 from tests.exec.world import graph_of
@@ -94,14 +94,14 @@ def test_a_query_ends_at_its_limit_while_an_operator_is_still_busy(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on, ended = threading.Event(), threading.Event()
-    scan = run.scan
+    scan = batches.scan
 
     def busy(*args: object) -> object:
         goes_on.wait()
         ended.set()
         return scan(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run, "scan", busy)
+    monkeypatch.setattr(batches, "scan", busy)
     with pytest.raises(LimitExceeded, match="time in ms at `scan node:Doc"):
         limited(graph, time_ms_max=50).query(FILTER)
     assert not ended.is_set(), "the operator was waited for"
@@ -135,13 +135,13 @@ def test_work_that_was_left_stops_at_its_next_look_at_the_watch() -> None:
 CHILD = """
 import sys, time
 import omnigraph as og
-from omnigraph.exec.read import run
+from omnigraph.exec.read import batches
 
 def busy(*_):
     print("busy", flush=True)
     time.sleep(3600)  # no interrupt reaches a thread that is not the first
 
-run.scan = busy
+batches.scan = busy
 graph = og.open(sys.argv[1])
 try:
     graph.query('query q() { match { $d: Doc  $d.body contains "zz" } return { $d.slug as s } }')

@@ -9,27 +9,35 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import LimitExceeded, TypeCheckError
+from omnigraph.exec.limits import Limits
 from omnigraph.exec.read.reading import now_ms
-from omnigraph.exec.read.share import Share
-from omnigraph.exec.values.computed import cut_plan, given_of
+from omnigraph.exec.values.computed import given_of
 from omnigraph.graph import Graph
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import Constant, ReadPlan
 from omnigraph.plan.params import bind_parameters
-from omnigraph.plan.shares import in_shares
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.types import TableKey
 from tests.exec.random_queries import SCHEMA, graphs, queries
+from tests.exec.read.sharing import rows_in_shares
 from tests.exec.reference import Reference
 from tests.exec.reference_functions import NoValue
 from tests.exec.world import edge_rows, graph_of, node_rows
 from tests.storage.world import replace_all
 
-WAYS = (("csr", 0), ("csr", 128), ("csr", 2), ("indexed", 128), ("auto", 128))
-"""How edges are found, and how many rows are walked one by one."""
+WAYS = (
+    ("csr", 0, 0),
+    ("csr", 128, 0),
+    ("csr", 2, 0),
+    ("indexed", 128, 0),
+    ("auto", 128, 0),
+    ("csr", 0, 1),
+)
+"""How edges are found, how many rows are walked one by one, and how many an operator passes on at a
+time (0: as many as ever)."""
 
-SHARES = (1, 3)
-"""With one, everything that a share may leave out is missed."""
+SHARES = (1, 5)
+"""With one, everything that a share may leave out is missed; of many, each has a node or none."""
 
 TABLES = {"P": "node", "C": "node", "E": "edge", "W": "edge"}
 
@@ -52,9 +60,15 @@ def overwrite(graph: Graph, data: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def answers(
-    graph: Graph, text: str, params: dict[str, Any], mode: str, few_rows_max: int
+    graph: Graph,
+    text: str,
+    params: dict[str, Any],
+    mode: str,
+    few_rows_max: int,
+    rows_max: int = 0,
 ) -> list[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph._reading, "limits", Limits(rows_max=rows_max, time_ms_max=10**9))
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", mode)
         patch.setattr(graph._reading, "few_rows_max", few_rows_max)
         patch.setattr("omnigraph.exec.read.key_lookup._PASSES", 0)  # sorted from the first use on
@@ -64,19 +78,7 @@ def answers(
 def answered_in_shares(
     graph: Graph, plan: ReadPlan, params: Mapping[str, Constant], count: int
 ) -> list[dict[str, Any]] | None:
-    """The rows of a plan whose nodes are shared out; None for a plan that cannot be."""
-    if plan.union is not None:
-        return None
-    reading, given, snapshot = graph._reading, given_of(plan, params, now_ms()), graph.snapshot()
-    plan = cut_plan(plan, given)
-    shares = in_shares(plan)
-    if shares is None:
-        return None
-    answers = [
-        reading.answer(shares.of_share, given, snapshot, Share(number, count))
-        for number in range(count)
-    ]
-    return reading.gather(plan, shares, given, snapshot, answers).rows
+    return rows_in_shares(graph, plan, given_of(plan, params, now_ms()), count)
 
 
 def or_refused(run: Callable[..., Any], *arguments: Any) -> Any:
@@ -109,9 +111,9 @@ def test_every_way_of_running_a_query_gives_the_same_rows(
             expected = or_refused(Reference(tables, bound).rows, plan)
         except NoValue:
             continue  # whether a row that is left out later fails is the engine's choice
-        for mode, few_rows_max in WAYS:
-            found = or_refused(answers, graph, text, params, mode, few_rows_max)
-            assert found == expected, f"{mode}, {few_rows_max} rows are few: {text} {params}"
+        for way in WAYS:
+            found = or_refused(answers, graph, text, params, *way)
+            assert found == expected, f"{way}: {text} {params}"
         for count in SHARES:
             found_in_shares = or_refused(answered_in_shares, graph, plan, bound, count)
             assert found_in_shares in (expected, None), f"{count} shares: {text} {params}"

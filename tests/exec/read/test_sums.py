@@ -10,12 +10,11 @@ import pytest
 
 from omnigraph.errors import LimitExceeded
 from omnigraph.exec.read.reading import now_ms
-from omnigraph.exec.read.share import Share
 from omnigraph.exec.values.constants import Given
 from omnigraph.graph import Graph
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.ir import ReadPlan
-from omnigraph.plan.shares import in_shares
+from tests.exec.read.sharing import rows_in_shares
 from tests.exec.world import graph_of
 
 SCHEMA = "node T { k: String @key  g: String  i: I32?  u: U32?  big: I64?  vast: U64?  f: F64? }"
@@ -49,14 +48,9 @@ def summed(graph: Graph, measure: str, group: str, count: int | None) -> Any:
         return graph.query(text).rows[0]["m"]
     plan = compile_query(text, graph.schema.catalog)
     assert isinstance(plan, ReadPlan)
-    shares, reading = in_shares(plan), graph._reading
-    assert shares is not None
-    given, snapshot = Given({}, now_ms()), graph.snapshot()
-    answers = [
-        reading.answer(shares.of_share, given, snapshot, Share(number, count))
-        for number in range(count)
-    ]
-    return reading.gather(plan, shares, given, snapshot, answers).rows[0]["m"]
+    rows = rows_in_shares(graph, plan, Given({}, now_ms()), count)
+    assert rows is not None
+    return rows[0]["m"]
 
 
 @pytest.mark.parametrize("count", SHARES)
