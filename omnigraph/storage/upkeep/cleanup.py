@@ -21,6 +21,8 @@ from omnigraph.storage.manifest.branches import BRANCHES_LOCK
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
+from omnigraph.storage.manifest.state import State
+from omnigraph.storage.manifest.timeline import TableHistory
 from omnigraph.storage.names import MAIN, decode, encode, lock_name, owner_of
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.protocol import promote
@@ -71,6 +73,26 @@ class _Needs:
         self.keep((pin.location, pin.branch), pin.version)
         if pin.branch is not None:
             self.forks.add((pin.location, pin.branch, pin.fork))
+
+    def branch(
+        self, state: State, history: TableHistory, versions: tuple[int, ...], floor: int
+    ) -> None:
+        """What these manifest versions of a branch show, and everything newer than its floor."""
+        owner = owner_of(state.branch)
+        then, kept = history.pins_at([floor]), history.pins_at(versions)
+        self.published[(MANIFEST, owner)] = floor
+        for version in versions:
+            self.keep((MANIFEST, owner), version)
+        for pin in (*kept, *then, *state.pins.values()):
+            self.pin(pin)
+        # What is newer than the floor stays: somebody may be counting versions up from there.
+        self.published |= {(p.location, owner): p.version for p in then if p.branch == owner}
+        shown = {pin.location for pin in (*then, *state.pins.values())}
+        for pin in history.all:
+            self.tables[pin.location] = pin.table_key
+            if pin.branch == owner and pin.location not in shown:
+                line = (pin.location, owner)  # a table that was dropped
+                self.published[line] = max(self.published.get(line, 0), pin.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +183,9 @@ class Reclaimer:
         needs = _Needs()
         for branch, versions in kept.items():
             try:
-                self._keep_branch(needs, branch, tuple(versions), floors[branch])
+                state = self._manifest.state(branch)
+                history = self._queries.table_history(state)
+                needs.branch(state, history, tuple(versions), floors[branch])
             except NotFound:
                 if branch in self._live():
                     raise
@@ -170,28 +194,6 @@ class Reclaimer:
             self._keep_fork_points(needs, folder)
         self._keep_sidecars(needs)
         return needs
-
-    def _keep_branch(
-        self, needs: _Needs, branch: str, versions: tuple[int, ...], floor: int
-    ) -> None:
-        owner = owner_of(branch)
-        state = self._manifest.state(branch)
-        history = self._queries.table_history(state)
-        then = history.pins_at([floor])
-        kept = history.pins_at(versions)
-        needs.published[(MANIFEST, owner)] = floor
-        for version in versions:
-            needs.keep((MANIFEST, owner), version)
-        for pin in (*kept, *then, *state.pins.values()):
-            needs.pin(pin)
-        # What is newer than the floor stays: somebody may be counting versions up from there.
-        needs.published |= {(p.location, owner): p.version for p in then if p.branch == owner}
-        shown = {pin.location for pin in (*then, *state.pins.values())}
-        for pin in history.all:
-            needs.tables[pin.location] = pin.table_key
-            if pin.branch == owner and pin.location not in shown:
-                line = (pin.location, owner)  # a table that was dropped
-                needs.published[line] = max(needs.published.get(line, 0), pin.version)
 
     def _keep_fork_points(self, needs: _Needs, folder: str) -> None:
         try:
