@@ -20,7 +20,6 @@ from omnigraph.exec.changes.entities import Picked
 from omnigraph.exec.changes.export import rows_as_now
 from omnigraph.exec.changes.images import Image, images
 from omnigraph.pipeline.spark_columns import shown
-from omnigraph.storage.lance.columns import BLOB_DESCRIPTIONS
 from omnigraph.storage.lance.reader import TableReader
 
 CHANGES = pa.schema(
@@ -154,8 +153,9 @@ def baseline_rows(
     is_typed: bool,
 ) -> Iterator[pa.RecordBatch]:
     """The entities in some fragments of a table as inserts."""
-    blobs = {} if is_typed else {"blob_handling": BLOB_DESCRIPTIONS}
-    for batch in rows_as_now(reader, owner, fragments=fragments, batch_size=_BATCH_ROWS, **blobs):
+    for batch in rows_as_now(
+        reader, owner, fragments=fragments, batch_size=_BATCH_ROWS, described=not is_typed
+    ):
         rows = pa.Table.from_batches([batch])
         count = rows.num_rows
         schema = change_schema(owner if is_typed else None)

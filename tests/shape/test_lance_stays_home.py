@@ -35,6 +35,7 @@ DOORS = {
     "lance.columns": {
         "ADDRESS",
         "BLOB_BYTES",
+        "BLOB_DESCRIPTIONS",
         "BLOB_SIZE",
         "BLOB_URI",
         "CREATED",

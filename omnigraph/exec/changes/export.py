@@ -24,7 +24,7 @@ from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.exec.values.scalars import JsonForm
 from omnigraph.exec.values.to_json import json_column
 from omnigraph.output_file import folder_path, local_path, whole_file, writing
-from omnigraph.storage.lance.columns import BLOB_BYTES
+from omnigraph.storage.lance.columns import BLOB_BYTES, BLOB_DESCRIPTIONS
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
@@ -138,11 +138,16 @@ def stored_batches(store: Store, snapshot: Snapshot) -> BatchesOf:
 
 
 def rows_as_now(
-    reader: TableReader, owner: Type, columns: Sequence[str] | None = None, **options: Any
+    reader: TableReader,
+    owner: Type,
+    columns: Sequence[str] | None = None,
+    *,
+    described: bool = False,
+    **options: Any,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of any version with the columns that the type has now, or some of them; a column that
-    the version lacks is null. `options` are those of `TableReader.batches`; blobs are bytes unless
-    they say otherwise."""
+    the version lacks is null. `options` are those of `TableReader.batches`; blobs are
+    bytes, or `described`."""
     names = property_columns(reader.schema)
     ends = ["src", "dst"] if isinstance(owner, EdgeType) else []
     shown = ["id", *ends, *(p.name for p in owner.properties)]
@@ -151,7 +156,8 @@ def rows_as_now(
     stored |= {p.name: names[p.id] for p in owner.properties if p.id in names}
     kinds = {prop.name: column_type(prop) for prop in owner.properties}
     columns_read = [stored[name] for name in shown if name in stored]
-    for batch in reader.batches(columns_read, **{"blob_handling": BLOB_BYTES, **options}):
+    blobs = BLOB_DESCRIPTIONS if described else BLOB_BYTES
+    for batch in reader.batches(columns_read, blob_handling=blobs, **options):
         arrays = [
             batch.column(stored[name]) if name in stored else pa.nulls(batch.num_rows, kinds[name])
             for name in shown
