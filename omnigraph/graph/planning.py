@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import TypeCheckError
 from omnigraph.exec.schemas import Schemas, seen_under
-from omnigraph.plan.compile import compile_query
+from omnigraph.graph.later_rooms import compile_query
 from omnigraph.storage.records import Snapshot
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.errors import StorageFailed
+from omnigraph.pipeline.classic_session import require_classic
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Store
 
@@ -42,16 +43,6 @@ def run_tasks(
 def pickled_task(work: Callable[[Any], Any], item: bytes) -> bytes:
     """The work on an item that is pickled, as is its result."""
     return pickle.dumps(work(pickle.loads(item)))
-
-
-def require_classic(spark: "SparkSession", doing: str) -> None:
-    """Refuse a session of Spark Connect: its client sends plans and cannot start tasks."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise BadRequest(
-            f"what {doing} starts tasks of its own, and a session of Spark Connect cannot",
-            'use spark.read, df.write and streams of the format "omnigraph" there, or a session of '
-            "the program's own: ogs.session(master=…)",
-        )
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from omnigraph import environment
 from omnigraph.extras import require_spark
 from omnigraph.pipeline.classes import archive_options
-from omnigraph.pipeline.executors import require_classic
+from omnigraph.pipeline.classic_session import require_classic
 from omnigraph.pipeline.java import Java, find_java
 from omnigraph.pipeline.package import executor_settings, require_archive
 

@@ -31,7 +31,7 @@ from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.progress import Progress
-from omnigraph.pipeline.executors import require_classic
+from omnigraph.pipeline.classic_session import require_classic
 from omnigraph.pipeline.folder_exchange import FolderExchange
 from omnigraph.pipeline.session import Profile, session
 from omnigraph.pipeline.shared_scratch import scratch_parent

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.schemas import Schemas
-from omnigraph.pipeline.executors import require_classic
+from omnigraph.pipeline.classic_session import require_classic
 from omnigraph.pipeline.load import Order, load
 from omnigraph.pipeline.source_write import QUERY_PROPERTY, mark_of
 from omnigraph.storage.names import MAIN
