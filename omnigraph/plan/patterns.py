@@ -37,6 +37,7 @@ from omnigraph.plan.walks import (
     conditions_of,
     direction_of,
     ends_of,
+    goes_forward,
     hops_of,
     is_walk,
     require_traversable,
@@ -212,6 +213,8 @@ class _Pattern:
         self._traversal(traversal)
 
     def _traversal(self, traversal: ast.Traversal, path: ast.Path | None = None) -> None:
+        if path is None:
+            traversal = self._narrowed(traversal)
         walks = is_walk(traversal) or path is not None or self._meets_interface(traversal)
         hops = hops_of(self.names, traversal)
         if path is not None and traversal.hops is None and path.kind is not ast.PathKind.WALK:
@@ -256,6 +259,8 @@ class _Pattern:
         if many or self._meets_interface(traversal):
             anchor = Anchor.RIGHT if left is None and right is not None else Anchor.LEFT
             bound = (self._type_of(traversal.left, left), self._type_of(traversal.right, right))
+            if not many and self.names.is_family(traversal.edge):
+                bound = self._family_ends(traversal, bound, walks=walks)
             return ends_of(self.names, traversal, bound, hops), anchor
         edge = self.names.edge(traversal.edge, "T4")
         require_traversable(self.names, traversal, edge, walks=walks)
@@ -266,11 +271,47 @@ class _Pattern:
             way = replace(way.back, direction=direction)
         return WalkEnds((way,), way.source, way.target), anchor
 
+    def _narrowed(self, traversal: ast.Traversal) -> ast.Traversal:
+        """A single step along a family between nodes of known types: along one of its members."""
+        left, right = (
+            self._type_of(end, self._endpoint(end)) for end in (traversal.left, traversal.right)
+        )
+        is_step = len(traversal.edges) == 1 and traversal.hops is None
+        if left is None or right is None or not is_step or not self.names.is_family(traversal.edge):
+            return traversal
+        pairs = [(left.name, right.name), (right.name, left.name)]
+        if traversal.undirected and left.name != right.name:
+            return traversal
+        members = {(e.source, e.target): e for e in self.names.edges(traversal.edge, "T4")}
+        member = next((members[pair] for pair in pairs if pair in members), None)
+        if member is None:
+            return traversal
+        return replace(traversal, edges=(ast.Name(member.name, span=traversal.edge.span),))
+
+    def _family_ends(
+        self,
+        traversal: ast.Traversal,
+        bound: tuple[NodeType | None, NodeType | None],
+        *,
+        walks: bool,
+    ) -> tuple[NodeType, NodeType]:
+        """The types of the ends of a walk along a family; without a binding the declared ones."""
+        names, name = self.names, traversal.edge
+        edge = names.edge(name, "T4")
+        require_traversable(names, traversal, edge, walks=walks)
+        left, right = edge.source, edge.target
+        if not goes_forward(names, names.edges(name, "T4"), *bound):
+            left, right = right, left
+        return bound[0] or names.end_type(left), bound[1] or names.end_type(right)
+
     def _meets_interface(self, traversal: ast.Traversal) -> bool:
         """Whether an end of a traversal is of several types."""
         ends = (traversal.left, traversal.right)
         types = (self._type_of(end, self._endpoint(end)) for end in ends)
-        if not any(node is not None and self.names.is_interface(node) for node in types):
+        is_family = len(traversal.edges) == 1 and self.names.is_family(traversal.edge)
+        if not is_family and not any(
+            node is not None and self.names.is_interface(node) for node in types
+        ):
             return False
         variable = traversal.edge_variable
         if variable is not None and traversal.where is None and traversal.by is None:
