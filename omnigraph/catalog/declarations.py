@@ -171,11 +171,7 @@ class _Resolver:
             members: tuple[EdgeType, ...] = (edge,)
         else:
             require_countable(declaration, edge, self.implementing.keys())
-            members = tuple(
-                replace(edge, name=family.member_name(*ends), source=ends[0], target=ends[1])
-                for ends in product(sources, targets)
-            )
-            members = tuple(replace(each, family=family) for each in members)
+            members = tuple(family.member(edge, *ends) for ends in product(sources, targets))
         for each in members:
             self._keep_hints(Kind.EDGE, each.name, declared)
         return members

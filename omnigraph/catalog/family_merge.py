@@ -85,10 +85,8 @@ def _like(
             ids[prop.name] = PropertyId(next_id)
             next_id += 1
         properties.append(replace(prop, id=ids[prop.name]))
-    name = merged.family.member_name(own.source, own.target)
-    ends = {"source": own.source, "target": own.target}
-    like = replace(merged, id=own.id, name=name, properties=tuple(properties), **ends)
-    return with_ordered_edge_key(like)
+    like = replace(merged, id=own.id, properties=tuple(properties))
+    return with_ordered_edge_key(merged.family.member(like, own.source, own.target))
 
 
 def _new_names(shared: tuple[EdgeType, EdgeType]) -> dict[str, str]:
@@ -108,13 +106,12 @@ def _missing(edges: Edges, nodes: Mapping[str, NodeType]) -> Iterator[EdgeType]:
         for source, target in product(
             *(_types(end, nodes) for end in (family.source, family.target))
         ):
-            name = family.member_name(source, target)
-            if name not in edges:
+            member = family.member(one, source, target)
+            if member.name not in edges:
                 named = sorted(one.properties, key=lambda prop: prop.name)
                 ids = {prop.name: PropertyId(n) for n, prop in enumerate(named, 1)}
                 properties = tuple(replace(prop, id=ids[prop.name]) for prop in one.properties)
-                ends = {"source": source, "target": target}
-                yield with_ordered_edge_key(replace(one, name=name, properties=properties, **ends))
+                yield with_ordered_edge_key(replace(member, properties=properties))
 
 
 def _types(end: str, nodes: Mapping[str, NodeType]) -> list[str]:

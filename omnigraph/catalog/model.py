@@ -167,6 +167,11 @@ class Family:
         ends = ((self.source, source), (self.target, target))
         return "_".join((self.name, *(node for declared, node in ends if declared != node)))
 
+    def member(self, edge: "EdgeType", source: str, target: str) -> "EdgeType":
+        """An edge type as the member between two node types."""
+        name = self.member_name(source, target)
+        return replace(edge, name=name, source=source, target=target, family=self)
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeType:
@@ -294,6 +299,12 @@ class Catalog:
         if owner is None:
             raise NotFound("type", name)
         return owner
+
+    def called(self, name: str) -> tuple[Type, ...]:
+        """The types that a name means in a list of types: a node type, an edge type, both, or the
+        members of a family."""
+        both = (self.nodes.get(name), self.edges.get(name))
+        return (*filter(None, both),) or self.families.get(name, ())
 
     def declared(self, kind: Kind) -> Mapping[str, NodeType | EdgeType | Interface]:
         """Everything of one kind, by name."""

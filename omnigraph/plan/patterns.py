@@ -260,7 +260,7 @@ class _Pattern:
             anchor = Anchor.RIGHT if left is None and right is not None else Anchor.LEFT
             bound = (self._type_of(traversal.left, left), self._type_of(traversal.right, right))
             if not many and self.names.is_family(traversal.edge):
-                bound = self._family_ends(traversal, bound, walks=walks)
+                bound = self._family_ends(traversal, walks=walks)
             return ends_of(self.names, traversal, bound, hops), anchor
         edge = self.names.edge(traversal.edge, "T4")
         require_traversable(self.names, traversal, edge, walks=walks)
@@ -272,37 +272,32 @@ class _Pattern:
         return WalkEnds((way,), way.source, way.target), anchor
 
     def _narrowed(self, traversal: ast.Traversal) -> ast.Traversal:
-        """A single step along a family between nodes of known types: along one of its members."""
-        left, right = (
-            self._type_of(end, self._endpoint(end)) for end in (traversal.left, traversal.right)
-        )
-        is_step = len(traversal.edges) == 1 and traversal.hops is None
-        if left is None or right is None or not is_step or not self.names.is_family(traversal.edge):
+        """A single step along a family between two node types: along the member between them."""
+        names, name = self.names, traversal.edge
+        if traversal.others or traversal.hops is not None or not names.is_family(name):
             return traversal
-        pairs = [(left.name, right.name), (right.name, left.name)]
+        left, right = self._family_ends(traversal, walks=False)
         if traversal.undirected and left.name != right.name:
             return traversal
-        members = {(e.source, e.target): e for e in self.names.edges(traversal.edge, "T4")}
+        members = {(edge.source, edge.target): edge for edge in names.edges(name, "T4")}
+        pairs = ((left.name, right.name), (right.name, left.name))
         member = next((members[pair] for pair in pairs if pair in members), None)
         if member is None:
             return traversal
-        return replace(traversal, edges=(ast.Name(member.name, span=traversal.edge.span),))
+        return replace(traversal, edge=ast.Name(member.name, span=name.span))
 
-    def _family_ends(
-        self,
-        traversal: ast.Traversal,
-        bound: tuple[NodeType | None, NodeType | None],
-        *,
-        walks: bool,
-    ) -> tuple[NodeType, NodeType]:
+    def _family_ends(self, traversal: ast.Traversal, *, walks: bool) -> tuple[NodeType, NodeType]:
         """The types of the ends of a walk along a family; without a binding the declared ones."""
         names, name = self.names, traversal.edge
         edge = names.edge(name, "T4")
         require_traversable(names, traversal, edge, walks=walks)
-        left, right = edge.source, edge.target
-        if not goes_forward(names, names.edges(name, "T4"), *bound):
-            left, right = right, left
-        return bound[0] or names.end_type(left), bound[1] or names.end_type(right)
+        left, right = (
+            self._type_of(end, self._endpoint(end)) for end in (traversal.left, traversal.right)
+        )
+        near, far = edge.source, edge.target
+        if not goes_forward(names, names.edges(name, "T4"), left, right):
+            near, far = far, near
+        return left or names.end_type(near), right or names.end_type(far)
 
     def _meets_interface(self, traversal: ast.Traversal) -> bool:
         """Whether an end of a traversal is of several types."""
