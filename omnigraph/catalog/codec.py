@@ -52,13 +52,17 @@ def encode(catalog: Catalog) -> Document:
         return {**document, "next_property_id": next_ids[TypeId(document["id"])]}
 
     return {
-        "format": FORMAT_OF_FAMILIES if catalog.families else FORMAT,
+        "format": _format(catalog),
         "fingerprint": catalog.fingerprint,
         "next_type_id": catalog.next_type_id,
         "interfaces": [with_counter(interface_document(i)) for i in catalog.interfaces.values()],
         "nodes": [with_counter(node_document(n)) for n in catalog.nodes.values()],
         "edges": [with_counter(edge_document(e)) for e in catalog.edges.values()],
     }
+
+
+def _format(catalog: Catalog) -> int:
+    return FORMAT_OF_FAMILIES if catalog.families else FORMAT
 
 
 def decode(document: object) -> Catalog:
@@ -84,6 +88,8 @@ def decode(document: object) -> Catalog:
         record.text("fingerprint"),
     )
     record.finish()
+    if version != _format(catalog):
+        raise _damaged(f"its format is {version}, that of its content {_format(catalog)}")
     _require_whole(catalog, declared)
     return catalog
 

@@ -303,8 +303,9 @@ class Catalog:
     def called(self, name: str) -> tuple[Type, ...]:
         """The types that a name means in a list of types: a node type, an edge type, both, or the
         members of a family."""
-        both = (self.nodes.get(name), self.edges.get(name))
-        return (*filter(None, both),) or self.families.get(name, ())
+        named = (self.nodes.get(name), self.edges.get(name))
+        types = tuple(owner for owner in named if owner is not None)
+        return types or self.families.get(name, ())
 
     def declared(self, kind: Kind) -> Mapping[str, NodeType | EdgeType | Interface]:
         """Everything of one kind, by name."""
