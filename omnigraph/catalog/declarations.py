@@ -41,10 +41,10 @@ def resolve(schema: ast.Schema) -> Draft:
         (Kind.EDGE, edges),
     ):
         _require_distinct(f"{kind} type", (declaration.name for declaration in declarations))
-    resolver = _Resolver()
-    drafted = tuple(map(resolver.interface, interfaces)), tuple(map(resolver.node, nodes))
     names = [(edge.name, edge.name.text) for edge in edges]
     _require_distinct_folded(names)
+    resolver = _Resolver()
+    drafted = tuple(map(resolver.interface, interfaces)), tuple(map(resolver.node, nodes))
     types = [(edge.name, each) for edge in edges for each in resolver.edge(edge)]
     _require_distinct_folded([*names, *((name, each.name) for name, each in types)])
     edge_types = tuple(each for _, each in types)

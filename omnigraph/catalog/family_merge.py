@@ -22,12 +22,12 @@ Edges = dict[str, EdgeType]
 
 @dataclass(frozen=True, slots=True)
 class WholeFamilies:
-    """The edge types of a merged schema, the number of the next type, and members whose rows have
-    ids by another key than their family."""
+    """The edge types of a merged schema, and the number of the next type."""
 
     edges: Edges
     next_type_id: int
-    rekeyed: tuple[EdgeType, ...] = ()
+    rekeyed: tuple[EdgeType, ...]  # members whose rows have ids by another key than their family
+    misnamed: tuple[EdgeType, ...]  # edges that are called like a family or one of its members
 
 
 def whole_families(
@@ -55,10 +55,15 @@ def whole_families(
                     kept[like.name] = like
                 elif any(counterpart(each, base.edges) is not None for each in members):
                     del kept[heir.name]  # the other side removed the family
-    for member in list(_missing(kept, nodes)):
-        kept[member.name] = replace(member, id=TypeId(next_type_id))
-        next_type_id += 1
-    return WholeFamilies(kept, next_type_id, tuple(rekeyed))
+    misnamed = list[EdgeType]()
+    for member in list(_members(kept, nodes)):
+        assert member.family is not None
+        named = [kept.get(member.family.name), kept.get(member.name)]
+        misnamed += [each for each in named if each is not None and each.family != member.family]
+        if member.name not in kept:
+            kept[member.name] = replace(member, id=TypeId(next_type_id))
+            next_type_id += 1
+    return WholeFamilies(kept, next_type_id, tuple(rekeyed), tuple(dict.fromkeys(misnamed)))
 
 
 def _heir(member: EdgeType, merged: Edges) -> EdgeType | None:
@@ -99,19 +104,16 @@ def _renamed(key: Iterable[str], shared: tuple[EdgeType, EdgeType]) -> set[str]:
     return {names.get(name, name) for name in key}
 
 
-def _missing(edges: Edges, nodes: Mapping[str, NodeType]) -> Iterator[EdgeType]:
-    """The members that families lack, without identity."""
+def _members(edges: Edges, nodes: Mapping[str, NodeType]) -> Iterator[EdgeType]:
+    """Every member that the families should have, as a new one would be, without identity."""
     families = {edge.family: edge for edge in edges.values() if edge.family is not None}
     for family, one in families.items():
-        for source, target in product(
-            *(_types(end, nodes) for end in (family.source, family.target))
-        ):
-            member = family.member(one, source, target)
-            if member.name not in edges:
-                named = sorted(one.properties, key=lambda prop: prop.name)
-                ids = {prop.name: PropertyId(n) for n, prop in enumerate(named, 1)}
-                properties = tuple(replace(prop, id=ids[prop.name]) for prop in one.properties)
-                yield with_ordered_edge_key(replace(member, properties=properties))
+        named = sorted(one.properties, key=lambda prop: prop.name)
+        ids = {prop.name: PropertyId(n) for n, prop in enumerate(named, 1)}
+        properties = tuple(replace(prop, id=ids[prop.name]) for prop in one.properties)
+        alike = with_ordered_edge_key(replace(one, properties=properties))
+        for ends in product(_types(family.source, nodes), _types(family.target, nodes)):
+            yield family.member(alike, *ends)
 
 
 def _types(end: str, nodes: Mapping[str, NodeType]) -> list[str]:

@@ -59,6 +59,9 @@ def merge_schemas(base: Catalog, ours: Catalog, theirs: Catalog) -> SchemaMerge:
     edges = families.edges
     for edge in families.rekeyed:
         merging.clash(edge, None, f"{edge.name} has another @key on each side", None, edge, edge)
+    for edge in families.misnamed:
+        text = f"two edge types would be called {edge.name}"
+        merging.clash(edge, None, text, None, edge, edge)
     for edge in edges.values():
         if edge.source not in nodes or edge.target not in nodes:
             merging.clash(edge, None, f"an end of edge {edge.name} was removed", None, edge, edge)

@@ -280,8 +280,10 @@ class _Pattern:
         if traversal.undirected and left.name != right.name:
             return traversal
         members = {(edge.source, edge.target): edge for edge in names.edges(name, "T4")}
-        pairs = ((left.name, right.name), (right.name, left.name))
-        member = next((members[pair] for pair in pairs if pair in members), None)
+        member = members.get((left.name, right.name))
+        if member is None and (member := members.get((right.name, left.name))):
+            # A step backwards is one forwards from its other end.
+            traversal = replace(traversal, left=traversal.right, right=traversal.left)
         if member is None:
             return traversal
         return replace(traversal, edge=ast.Name(member.name, span=name.span))

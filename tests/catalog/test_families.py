@@ -198,3 +198,15 @@ def test_a_family_and_a_type_that_meet_in_a_merge() -> None:
     merge = merge_schemas(base, ours, theirs)
     assert not merge.conflicts
     assert {"Links_Bird_Bird", "Mentions_Bird"} <= whole(merge.catalog).edges.keys()
+
+
+def test_an_edge_that_is_called_like_a_member_is_a_conflict_of_the_merge() -> None:
+    base = accept(TEXT.replace("edge Links: Named -> Named\n", ""))
+    without = TEXT.replace("edge Links: Named -> Named\n", "")
+    plain = "edge Links_Bird_Bird: Doc -> Doc\n"
+    for ours, theirs in (
+        sides(base, TEXT, without + BIRD + plain),
+        sides(base, without + BIRD + plain, TEXT),
+    ):
+        conflicts = merge_schemas(base, ours, theirs).conflicts
+        assert [each.type_name for each in conflicts] == ["Links_Bird_Bird"]

@@ -79,6 +79,7 @@ def test_an_edge_says_which_of_two_nodes_with_one_id_it_leads_to(graph: Graph) -
         ("d", "Same"),
         ("e", "Acme"),
     ]
+    assert read(graph, "$x mentions $d  $x: Person  $d: Doc", "$d, $x") == [("d", "Same")]
     assert read(graph, '$x: Person { name: "Ada" }  not { $d mentions $x }', "$x") == [("Ada",)]
 
 
