@@ -33,11 +33,12 @@ from omnigraph.plan.typed import (
 from omnigraph.plan.walks import (
     EdgeWay,
     WalkEnds,
+    along_member,
     bind_path,
     conditions_of,
     direction_of,
     ends_of,
-    goes_forward,
+    family_ends,
     hops_of,
     is_walk,
     require_traversable,
@@ -214,7 +215,8 @@ class _Pattern:
 
     def _traversal(self, traversal: ast.Traversal, path: ast.Path | None = None) -> None:
         if path is None:
-            traversal = self._narrowed(traversal)
+            types = (self._type_of(e, self._endpoint(e)) for e in (traversal.left, traversal.right))
+            traversal = along_member(self.names, traversal, *types)
         walks = is_walk(traversal) or path is not None or self._meets_interface(traversal)
         hops = hops_of(self.names, traversal)
         if path is not None and traversal.hops is None and path.kind is not ast.PathKind.WALK:
@@ -260,7 +262,7 @@ class _Pattern:
             anchor = Anchor.RIGHT if left is None and right is not None else Anchor.LEFT
             bound = (self._type_of(traversal.left, left), self._type_of(traversal.right, right))
             if not many and self.names.is_family(traversal.edge):
-                bound = self._family_ends(traversal, walks=walks)
+                bound = family_ends(self.names, traversal, *bound, walks=walks)
             return ends_of(self.names, traversal, bound, hops), anchor
         edge = self.names.edge(traversal.edge, "T4")
         require_traversable(self.names, traversal, edge, walks=walks)
@@ -270,36 +272,6 @@ class _Pattern:
         if direction is not ir.Direction.OUT:
             way = replace(way.back, direction=direction)
         return WalkEnds((way,), way.source, way.target), anchor
-
-    def _narrowed(self, traversal: ast.Traversal) -> ast.Traversal:
-        """A single step along a family between two node types: along the member between them."""
-        names, name = self.names, traversal.edge
-        if traversal.others or traversal.hops is not None or not names.is_family(name):
-            return traversal
-        left, right = self._family_ends(traversal, walks=False)
-        if traversal.undirected and left.name != right.name:
-            return traversal
-        members = {(edge.source, edge.target): edge for edge in names.edges(name, "T4")}
-        member = members.get((left.name, right.name))
-        if member is None and (member := members.get((right.name, left.name))):
-            # A step backwards is one forwards from its other end.
-            traversal = replace(traversal, left=traversal.right, right=traversal.left)
-        if member is None:
-            return traversal
-        return replace(traversal, edge=ast.Name(member.name, span=name.span))
-
-    def _family_ends(self, traversal: ast.Traversal, *, walks: bool) -> tuple[NodeType, NodeType]:
-        """The types of the ends of a walk along a family; without a binding the declared ones."""
-        names, name = self.names, traversal.edge
-        edge = names.edge(name, "T4")
-        require_traversable(names, traversal, edge, walks=walks)
-        left, right = (
-            self._type_of(end, self._endpoint(end)) for end in (traversal.left, traversal.right)
-        )
-        near, far = edge.source, edge.target
-        if not goes_forward(names, names.edges(name, "T4"), left, right):
-            near, far = far, near
-        return left or names.end_type(near), right or names.end_type(far)
 
     def _meets_interface(self, traversal: ast.Traversal) -> bool:
         """Whether an end of a traversal is of several types."""

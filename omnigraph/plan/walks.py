@@ -5,7 +5,7 @@ its edges and nodes is checked once a type. What is not about the way is a condi
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -116,7 +116,7 @@ def _ways(
 ) -> Iterator[EdgeWay]:
     """Both ways, or the one that the types of the ends demand; forwards if they demand none."""
     nodes = names.catalog.nodes
-    is_forward = goes_forward(names, members, *ends)
+    is_forward = _goes_forward(names, members, *ends)
     for edge in members:
         forward = EdgeWay(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
         if traversal.undirected and edge.source == edge.target:
@@ -127,7 +127,7 @@ def _ways(
             yield forward if is_forward else forward.back
 
 
-def goes_forward(
+def _goes_forward(
     names: Names, members: tuple[EdgeType, ...], left: NodeType | None, right: NodeType | None
 ) -> bool:
     """Whether a walk takes an edge forwards: unless only its end fits the left or the right."""
@@ -137,6 +137,43 @@ def goes_forward(
         if types & (near | far):
             return bool(types & near)
     return True
+
+
+def along_member(
+    names: Names, traversal: ast.Traversal, left: NodeType | None, right: NodeType | None
+) -> ast.Traversal:
+    """A single step along a family between two node types: along the member between them."""
+    name = traversal.edge
+    if traversal.others or traversal.hops is not None or not names.is_family(name):
+        return traversal
+    left, right = family_ends(names, traversal, left, right, walks=False)
+    if traversal.undirected and left.name != right.name:
+        return traversal
+    members = {(edge.source, edge.target): edge for edge in names.edges(name, "T4")}
+    member = members.get((left.name, right.name))
+    if member is None and (member := members.get((right.name, left.name))):
+        # A step backwards is one forwards from its other end.
+        traversal = replace(traversal, left=traversal.right, right=traversal.left)
+    if member is None:
+        return traversal
+    return replace(traversal, edge=ast.Name(member.name, span=name.span))
+
+
+def family_ends(
+    names: Names,
+    traversal: ast.Traversal,
+    left: NodeType | None,
+    right: NodeType | None,
+    *,
+    walks: bool,
+) -> tuple[NodeType, NodeType]:
+    """The types of the ends of a walk along a family; without a binding the declared ones."""
+    edge = names.edge(traversal.edge, "T4")
+    require_traversable(names, traversal, edge, walks=walks)
+    near, far = edge.source, edge.target
+    if not _goes_forward(names, names.edges(traversal.edge, "T4"), left, right):
+        near, far = far, near
+    return left or names.end_type(near), right or names.end_type(far)
 
 
 def _reachable(
