@@ -14,6 +14,7 @@ from omnigraph import environment
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.filled_rows import row_filler
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
@@ -58,7 +59,7 @@ class Order:
     from_branch: str | None = None
     engine: str = "auto"
     spark: Any = None
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: ColumnNames = field(default_factory=dict)
     rejects: str | os.PathLike[str] | None = None
     progress: Callable[[Progress], None] | None = None
     note: CommitNote = NO_NOTE

@@ -97,7 +97,10 @@ def test_a_result_is_a_stream_for_libraries_that_take_arrow(graph: Graph) -> Non
 
 def test_a_diff_shows_its_first_changes(graph: Graph) -> None:
     diff = graph.diff("main~1", "main")
-    assert repr(diff) == f"Changes(from {diff.between[0]} to {diff.between[1]})"
+    title, head, _, *rows, more = repr(diff).splitlines()
+    assert title == f"Changes(from {diff.between[0]} to {diff.between[1]})"
+    assert [name.strip() for name in head.split("|")] == ["op", "type", "id", "before", "after"]
+    assert (len(rows), more) == (10, "…")
     cells = Cells(diff._repr_html_())
     assert cells.texts.count("insert") == 10
     assert cells.texts[-1] == "…"
