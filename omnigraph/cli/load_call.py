@@ -137,10 +137,13 @@ def run_load(
 
 def _column_hints(graph: Graph, branch: str, refused: ConstraintViolated) -> Iterator[str]:
     """How to load columns whose names are not those of properties."""
+    from omnigraph.exec.load.columnar import ADVICE_ON_COLUMNS
+
     unknown = [
         (each.type_name, each.property)
         for each in refused.violations
         if each.rule == "property" and each.property is not None and each.line is None
+        if ADVICE_ON_COLUMNS in each.text
     ]
     if not unknown:
         return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.points import Points
@@ -413,7 +414,8 @@ class Graph(
             return self._schemas.current(branch).catalog
         except NotFound as missing:
             if from_branch is None:
-                hint = missing.hint or "pass `from` to create it"
+                near = did_you_mean(branch, self._store.branches.list(), listed=False)
+                hint = missing.hint or f"{near} pass `from` to create it".strip()
                 raise NotFound("branch", branch, hint) from None
             return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
 

@@ -68,6 +68,15 @@ def test_a_column_is_left_out_and_what_came_twice_is_told(folder: Path) -> None:
     assert lines(*asked, cwd=folder) == ["title,day", "b,null", "c,null"]
 
 
+def test_cells_that_another_sign_separates_are_no_columns_to_rename(folder: Path) -> None:
+    (folder / "w.csv").write_text("doi;title\n1;a\n")
+    done = run(
+        *["load", "g.omni", "--data", "w.csv", "--mode", "merge", "--node", "Paper"], cwd=folder
+    )
+    assert "separated by ';'" in done.stderr
+    assert "--column" not in done.stderr
+
+
 def test_bad_records_are_where_the_command_says(folder: Path) -> None:
     (folder / "w.csv").write_text("doi,day\n1,3/2/1904\n")
     load = ("load", "g.omni", "--data", "w.csv", "--mode", "merge", "--node", "Paper")

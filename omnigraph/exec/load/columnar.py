@@ -30,7 +30,7 @@ from omnigraph.exec.values.scalars import Moment, ReadExternal
 from omnigraph.types import Scalar, ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
-_OTHER_COLUMNS = "rename the column or leave it out with columns=, at a terminal --column"
+ADVICE_ON_COLUMNS = "rename the column or leave it out with columns=, at a terminal --column"
 _NO_STRING = "not a string"
 _SHOWN_CHARS = 40
 
@@ -85,7 +85,7 @@ def _named(
         if isinstance(owner, EdgeType):
             target = _ENDS.get(target, target)
         if target not in allowed:
-            advice = _separated(name, reading) or f"; {_OTHER_COLUMNS}"
+            advice = _separated(name, reading) or f"; {ADVICE_ON_COLUMNS}"
             text = f"unknown property '{target}' of {owner.name}{advice}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         elif target in columns:

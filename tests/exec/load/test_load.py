@@ -279,6 +279,8 @@ def test_concurrent_appends_all_arrive(family: Graph) -> None:
 def test_a_missing_branch_is_created_only_when_told_from_where(family: Graph) -> None:
     with pytest.raises(og.NotFound, match="branch 'x' not found; pass `from` to create it"):
         family.load(lines(person("Cy")), "append", branch="x")
+    with pytest.raises(og.NotFound, match="did you mean 'main'"):
+        family.load(lines(person("Cy")), "append", branch="mian")
     done = family.load(lines(person("Cy")), "append", branch="x", from_branch="main")
     assert (done.branch, done.base_branch, done.branch_created) == ("x", "main", True)
     assert len(contents(family, "x")["node:Person"]) == 3
