@@ -106,6 +106,21 @@ def test_a_diff_shows_its_first_changes(graph: Graph) -> None:
     assert cells.texts[-1] == "…"
 
 
+def test_a_load_and_a_plan_say_what_they_did(graph: Graph) -> None:
+    rows = [{"k": "a", "n": 1}, {"k": "a", "n": 2}]
+    graph.branches.create("twice")
+    done = graph.load(rows, "merge", type="Thing", branch="twice")
+    graph.branches.delete("twice")
+    assert (done.superseded, done.inserted) == (1, 1)
+    assert repr(done) == (
+        f"LoadResult(2 Thing: 1 inserted, 0 updated, 1 superseded; merge, local, {done.commit!r})"
+    )
+    plan = graph.schema.plan(SCHEMA + " node Other { k: String @key }")
+    assert repr(plan).splitlines() == ["MigrationPlan(supported)", "- add node type 'Other'"]
+    same = graph.schema.apply(graph.schema.text)
+    assert repr(same) == "SchemaApplied(nothing to do)"
+
+
 def test_the_name_of_a_file_is_no_query(graph: Graph) -> None:
     with pytest.raises(og.BadRequest, match=r"pass Path\('people.gq'\)"):
         graph.query("people.gq")

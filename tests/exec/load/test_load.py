@@ -273,6 +273,12 @@ def test_concurrent_appends_all_arrive(family: Graph) -> None:
     assert len(by_name(family, "node:Person")) == 6
 
 
+def test_missing_ends_are_counted_as_such(family: Graph) -> None:
+    edges = [edge("Knows", "Ada", f"Nobody {number // 2}") for number in range(60)]
+    with pytest.raises(og.ConstraintViolated, match="30 missing ends: dst 'Nobody"):
+        family.load(lines(*edges), "append")
+
+
 # Branches
 
 
