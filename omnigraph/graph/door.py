@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.limits import Stop
 from omnigraph.exec.points import Points
@@ -51,6 +50,7 @@ from omnigraph.graph.later_rooms import (
     require_window,
     run_mutation,
     shares_commit,
+    unknown_branch,
 )
 from omnigraph.graph.look_verbs import LookVerbs
 from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
@@ -419,9 +419,7 @@ class Graph(
             return self._schemas.current(branch).catalog
         except NotFound as missing:
             if from_branch is None:
-                near = did_you_mean(branch, self._store.branches.list(), listed=False)
-                hint = missing.hint or f"{near} pass `from` to create it".strip()
-                raise NotFound("branch", branch, hint) from None
+                raise unknown_branch(self._store, missing) from None
             return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
 
     @checked
