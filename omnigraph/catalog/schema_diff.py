@@ -69,6 +69,10 @@ class MigrationPlan:
             if isinstance(step, UnsupportedChange):
                 raise MigrationUnsupported(step.entity, step.reason, step.code)
 
+    def __repr__(self) -> str:
+        verdict = "supported" if self.supported else "not supported"
+        return "\n".join((f"MigrationPlan({verdict})", *self.lines()))
+
     def to_json(self) -> dict[str, Any]:
         """`{"supported", "steps"}`, the wire form."""
         return {"supported": self.supported, "steps": [dict(s.to_json()) for s in self.steps]}
