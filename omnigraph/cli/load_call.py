@@ -87,10 +87,11 @@ class RowsType:
             catalog = graph.schema.on(base).catalog
         is_edge = self.either in catalog.edges and self.either not in catalog.nodes
         if not is_edge and self.either not in catalog.nodes:
-            from omnigraph.catalog.near_names import did_you_mean
+            from omnigraph.catalog.near_names import did_you_mean, family_hint
 
             known = (owner.name for owner in catalog.types)
-            raise NotFound("type", self.either, did_you_mean(self.either, known))
+            hint = family_hint(self.either, catalog) or did_you_mean(self.either, known)
+            raise NotFound("type", self.either, hint)
         return {"edge" if is_edge else "type": self.either}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.catalog.near_names import did_you_mean, near_edge
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.files import Options
@@ -263,10 +263,9 @@ def _owner(catalog: Catalog, order: Order) -> Owner | None:
         return None
     owner: Owner | None = catalog.edge(name) if order.type is None else catalog.node(name)
     if owner is None:
-        kind, known = (
-            ("edge type", catalog.edges) if order.type is None else ("node type", catalog.nodes)
-        )
-        raise NotFound(kind, name, did_you_mean(name, known))
+        if order.type is None:
+            raise NotFound("edge type", name, near_edge(name, catalog))
+        raise NotFound("node type", name, did_you_mean(name, catalog.nodes))
     return owner
 
 

@@ -19,10 +19,12 @@ from omnigraph.plan.lower import lower
 
 if TYPE_CHECKING:
     from omnigraph.plan import mutation_ir
+    from omnigraph.plan.family_writes import one_each
     from omnigraph.plan.matched_writes import require_unwritten
     from omnigraph.plan.mutation_ir import Plan
 else:
     mutation_ir = deferred("omnigraph.plan", "mutation_ir")
+    one_each = deferred("omnigraph.plan.family_writes", "one_each")
     require_unwritten = deferred("omnigraph.plan.matched_writes", "require_unwritten")
     Plan = deferred("omnigraph.plan.mutation_ir", "Plan")
 
@@ -49,6 +51,8 @@ def _compile(text: str, catalog: Catalog, name: str | None) -> Plan:
 
 def plan_query(query: ast.Query, catalog: Catalog, source: str) -> Plan:
     """Check and lower one parsed query."""
+    if catalog.families and isinstance(query.body, ast.Mutation):
+        query = one_each(query, catalog)
     plan = lower(query, check_query(query, catalog, source))
     if isinstance(plan, ir.ReadPlan):
         return plan

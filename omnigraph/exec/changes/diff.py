@@ -179,9 +179,9 @@ def filters(
             raise BadRequest(f"'{word}' is no kind of change", "use insert, update or delete")
     ids = []
     for word in types:
-        matching = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
+        matching = [owner.id for owner in catalog.called(word)]
         if not matching:
-            names = (*catalog.nodes, *catalog.edges)
+            names = (*catalog.nodes, *catalog.edges, *catalog.families)
             raise NotFound("type", word, did_you_mean(word, names))
         ids += matching
     return Filters(tuple(kinds), tuple(ids), tuple(ops))
