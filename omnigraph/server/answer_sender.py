@@ -58,14 +58,16 @@ class AnswerSender:
         fields = _fields(answer, request_id)
         if self._origin is not None and self.is_allowed_origin(RequestHeaders(scope["headers"])):
             fields += origin_fields(self._origin)
-        if answer.events is not None:
+        is_bodiless = scope["method"] == "HEAD"
+        if answer.events is not None and not is_bodiless:
             await self._send_events(answer.events, fields, receive, send, request_id)
             return answer.status
-        has_length = "Content-Length" in answer.headers or answer.stream is not None
+        is_streamed = answer.stream is not None or answer.events is not None
+        has_length = "Content-Length" in answer.headers or is_streamed
         if not has_length and answer.status not in (204, 304):
             fields.append((b"content-length", str(len(answer.body)).encode()))
         start = {"type": "http.response.start", "status": answer.status, "headers": fields}
-        if answer.stream is not None:
+        if answer.stream is not None and not is_bodiless:
             try:
                 await self._send_stream(start, answer.stream, send, request_id)
             except AnswerBroken as broken:
@@ -73,7 +75,7 @@ class AnswerSender:
                     scope.get(ABORT, _nothing)()
                 raise
             return answer.status
-        body = b"" if scope["method"] == "HEAD" else answer.body
+        body = b"" if is_bodiless else answer.body
         try:
             with self._watchdog.within(self._limits.send_seconds):
                 await send(start)

@@ -30,7 +30,7 @@ from omnigraph.server.answer_sender import AnswerSender, preflight
 from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
-from omnigraph.server.call import Answer, JobDesk, RouteCall, answered
+from omnigraph.server.call import Answer, JobDesk, RouteCall, answered, branch_or_main
 from omnigraph.server.connection import PROGRESS, AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
@@ -170,8 +170,6 @@ class ServerApp:
                 in_conflicts(document)
             body = wire.encoded(document)
             answer = Answer(body, error.status, headers={**error.headers, **_succession(endpoint)})
-            if error.status in (408, 413):
-                answer.headers["Connection"] = "close"
             return await self._sender.send(answer, scope, receive, send, request_id)
 
     def _count_denial(self, cause: Exception, facts: dict[str, Any]) -> None:
@@ -307,7 +305,7 @@ class ServerApp:
             return await self._run_read(endpoint, call, receive)
 
         async def head() -> str:
-            branch = call.one("branch") or "main"
+            branch = branch_or_main(call.one("branch"))
             snapshot = await self.reads.submit(lambda: call.graph.snapshot(branch))
             return str(snapshot.commit_id)
 

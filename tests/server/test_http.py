@@ -60,8 +60,8 @@ def test_a_graph_that_is_not_served_is_404(server: Served) -> None:
     ("method", "path", "allowed"),
     [
         ("GET", "/graphs/people/query", "POST"),
-        ("PUT", "/graphs/people/branches", "GET, POST"),
-        ("POST", "/healthz", "GET"),
+        ("PUT", "/graphs/people/branches", "GET, HEAD, POST"),
+        ("POST", "/healthz", "GET, HEAD"),
         ("PATCH", "/graphs/people/branches/x", "DELETE"),
     ],
 )
