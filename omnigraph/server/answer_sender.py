@@ -37,8 +37,14 @@ class AnswerSender:
     """Sends the answers of one worker."""
 
     def __init__(
-        self, limits: ServerLimits, origin: str | None, log: RequestLog, watchdog: Watchdog
+        self,
+        limits: ServerLimits,
+        origin: str | None,
+        log: RequestLog,
+        watchdog: Watchdog,
+        stopping: asyncio.Event,
     ) -> None:
+        self._stopping = stopping
         self._watchdog = watchdog
         self._limits = limits
         self._origin = origin
@@ -55,6 +61,8 @@ class AnswerSender:
         self, answer: Answer, scope: Scope, receive: Receive, send: Send, request_id: str
     ) -> int:
         """Send an answer; its status."""
+        if self._stopping.is_set():
+            answer.headers["Connection"] = "close"  # else the client would send another request
         fields = _fields(answer, request_id)
         if self._origin is not None and self.is_allowed_origin(RequestHeaders(scope["headers"])):
             fields += origin_fields(self._origin)

@@ -89,8 +89,10 @@ class ServerApp:
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
         self._watchdog = Watchdog()
         self._bodies = BodyReader(limits, settings.run_folder or None, self._watchdog)
-        self._sender = AnswerSender(limits, settings.allow_origin, log, self._watchdog)
         self.stopping = asyncio.Event()
+        self._sender = AnswerSender(
+            limits, settings.allow_origin, log, self._watchdog, self.stopping
+        )
         self.jobs = JobRunner(limits.job_threads, limits.job_queue, log)
         self._desk = JobDesk(self.jobs, settings)
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
@@ -314,7 +316,7 @@ class ServerApp:
         feed_waiting.resumed(call)
         first = await run(call)
         stream = feed_waiting.events(run, head, call, first, self.stopping)
-        return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
+        return Answer(media="text/event-stream", headers=dict(_UNBUFFERED), events=stream)
 
     async def _run_write(self, endpoint: ApiEndpoint, call: RouteCall) -> Answer:
         future = self.writes.submit(lambda: endpoint.route(call), wait_s=self._limits.write_seconds)

@@ -20,7 +20,7 @@ from omnigraph.server.change_routes import FILTERS, listing_filters, listing_lim
 from omnigraph.server.idempotency import is_running, mark_of, write_once
 from omnigraph.server.kept_answers import ANSWER, keep_answer, kept_answer
 from omnigraph.server.wire import decoded_list, encoded
-from omnigraph.server.write_routes import resolved
+from omnigraph.server.write_routes import head_conflicts, resolved
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Commit
@@ -60,17 +60,18 @@ def revert(call: RouteCall) -> Answer:
     body = call.json(wire_beyond.RevertRequest)
     branch = branch_or_main(body.branch)
     call.facts.update(branch=branch)
-    done = call.graph.revert(
-        body.commit,
-        body.to,
-        onto=branch,
-        by=as_given(body.by or "entity"),
-        resolve=resolved(body.resolutions),
-        dry_run=body.dry_run,
-        actor=call.actor,
-        message=body.message,
-        metadata=body.metadata,
-    )
+    with head_conflicts():
+        done = call.graph.revert(
+            body.commit,
+            body.to,
+            onto=branch,
+            by=as_given(body.by or "entity"),
+            resolve=resolved(body.resolutions),
+            dry_run=body.dry_run,
+            actor=call.actor,
+            message=body.message,
+            metadata=body.metadata,
+        )
     return answered(undo_output(done))
 
 
@@ -79,15 +80,16 @@ def go_back(call: RouteCall) -> Answer:
     body = call.json(wire_beyond.RestoreRequest)
     branch = branch_or_main(body.branch)
     call.facts.update(branch=branch)
-    done = call.graph.restore(
-        body.point,
-        body.types,
-        branch=branch,
-        dry_run=body.dry_run,
-        actor=call.actor,
-        message=body.message,
-        metadata=body.metadata,
-    )
+    with head_conflicts():
+        done = call.graph.restore(
+            body.point,
+            body.types,
+            branch=branch,
+            dry_run=body.dry_run,
+            actor=call.actor,
+            message=body.message,
+            metadata=body.metadata,
+        )
     return answered(undo_output(done))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET
 
 from omnigraph.arguments import as_given
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, PreconditionFailed
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.graph.door import USE_QUERY
@@ -21,7 +21,7 @@ from omnigraph.server.call import JSON, Answer, RouteCall, answered, branch_or_m
 from omnigraph.server.idempotency import WriteOnce, write_once
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.row_formats import ARROW, CSV, PARQUET, column_batches
-from omnigraph.server.status import reworded
+from omnigraph.server.status import head_moved, reworded
 
 IF_COMMIT = "Omnigraph-If-Graph-Commit"
 
@@ -252,12 +252,24 @@ def resolved(resolutions: list[wire.MergeResolution] | None) -> Resolve:
     return answers
 
 
+@contextmanager
+def head_conflicts(*named: str | None) -> Iterator[None]:
+    """Tell a head that the request named, and that moved (412), from one that it did not (409)."""
+    try:
+        yield
+    except PreconditionFailed as cause:
+        if cause.expected in named:
+            raise
+        raise head_moved(cause) from None
+
+
 def merge(call: RouteCall) -> Answer:
     """Merge a branch into another as one commit."""
     body = call.json(wire.BranchMergeRequest)
     target = branch_or_main(body.target)
     call.facts.update(branch=target)
-    with write_once(call, target) as once:
+    named = (body.if_source_commit, body.if_target_commit)
+    with write_once(call, target) as once, head_conflicts(*named):
         done = call.graph.branches.merge(
             body.source,
             target,

@@ -262,3 +262,18 @@ def test_a_load_says_which_indexes_it_built_and_a_client_reads_the_same(
             later = client.load(b"", "append")
             assert later.indexes == LoadIndexes()
         assert "indexes" not in server.post("/load", {"data": ""}).json()
+
+
+def test_a_branch_that_moved_under_a_merge_is_409_and_412_only_where_its_head_was_named(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*facts: object, **named: object) -> None:
+        raise og.PreconditionFailed("main", "01AAA", "01BBB")
+
+    monkeypatch.setattr(type(server.graph.branches), "merge", lost)
+    moved = server.post("/branches/merge", {"source": "x"})
+    document = refused(moved, 409, "conflict", "read_set_conflict")
+    shown = {"member": "main", "expected": "01AAA", "actual": "01BBB"}
+    assert document["read_set_conflict"] == shown
+    body = {"source": "x", "if_target_commit": "01AAA"}
+    refused(server.post("/branches/merge", body), 412, None, "precondition_failure")
