@@ -72,6 +72,11 @@ class MixedLoad:
             if thread.is_alive():
                 self.faults.append("a request hung")
 
+    @property
+    def answered(self) -> int:
+        """How many requests were done so far."""
+        return sum(count for (_, status), count in list(self.statuses.items()) if status == 200)
+
     def _ask(self, kind: Callable[[httpx.Client, str], None], number: int) -> None:
         names = (f"{number}-{turn}" for turn in itertools.count())
         while not self._stop.is_set():

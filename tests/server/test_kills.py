@@ -17,6 +17,7 @@ from tests.server.world import new_graph
 
 BRANCHES = ("main", "one", "two", "three")
 MiB = 1 << 20
+ANSWERS_BETWEEN_KILLS = 20  # a machine that is busy has no worker for a while after each
 
 
 class Usage:
@@ -70,14 +71,14 @@ def storm(folder: Path, *, seconds: float, connections: int, kills_every: float 
     with ServerProcess(uri, "--unauthenticated", "--workers", "2") as server:
         load, usage = MixedLoad(server.url, BRANCHES, connections), Usage(server)
         load.start()
-        started = killed = time.monotonic()
+        started, killed, answered = time.monotonic(), time.monotonic(), 0
         while time.monotonic() < started + seconds and not load.faults:
             time.sleep(0.5)
             usage.look()
-            if kills_every is not None and time.monotonic() > killed + kills_every:
-                killed = time.monotonic()
-                if workers := server.workers():
-                    os.kill(random.choice(workers), signal.SIGKILL)
+            is_time = kills_every is not None and time.monotonic() > killed + kills_every
+            if is_time and load.answered > answered + ANSWERS_BETWEEN_KILLS:
+                killed, answered = time.monotonic(), load.answered
+                os.kill(random.choice(server.workers()), signal.SIGKILL)
         load.stop()
         until(lambda: httpx.get(f"{server.url}/readyz", timeout=60).status_code == 200)
         assert server.stop() == 0
