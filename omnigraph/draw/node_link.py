@@ -17,7 +17,7 @@ _LABEL_CHARS = 20
 _EDGES_SAID = 24  # of more edges, names would lie over each other
 _LABEL_BOX = (96.0, 44.0)
 _LAYOUTS_MAX = 64
-_LETTER, _SMALL_LETTER = 6.6, 5.6  # the width of a letter
+_LETTER, _SMALL_LETTER = 7.2, 6.2  # the width of a letter
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
@@ -125,7 +125,7 @@ def _node_boxes(node: PictureNode, point: Point) -> tuple[Box, Box]:
 
 def _text_box(said: str, base: Point, letter: float) -> Box:
     x, y = base
-    half = len(said) * letter / 2
+    half = (len(said) + 0.6) * letter / 2
     return x - half, y - 1.6 * letter, x + half, y + letter / 2
 
 

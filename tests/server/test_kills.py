@@ -17,6 +17,7 @@ from tests.server.world import new_graph
 
 BRANCHES = ("main", "one", "two", "three")
 MiB = 1 << 20
+MANY_IN_FLIGHT = {"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "64"}
 ANSWERS_BETWEEN_KILLS = 20  # a machine that is busy has no worker for a while after each
 
 
@@ -68,7 +69,8 @@ def branched(folder: Path) -> str:
 def storm(folder: Path, *, seconds: float, connections: int, kills_every: float | None) -> Usage:
     """A server of two workers under mixed load, while one of them is killed every few seconds."""
     uri = branched(folder)
-    with ServerProcess(uri, "--unauthenticated", "--workers", "2") as server:
+    settings = ("--unauthenticated", "--workers", "2")
+    with ServerProcess(uri, *settings, env=MANY_IN_FLIGHT) as server:
         load, usage = MixedLoad(server.url, BRANCHES, connections), Usage(server)
         load.start()
         started, killed, answered = time.monotonic(), time.monotonic(), 0
@@ -94,7 +96,8 @@ def test_SV2_SV4_a_killed_worker_loses_nothing_that_was_answered(tmp_path: Path)
 
 def stop_under_load(folder: Path, *, connections: int, seconds: float, workers: int) -> None:
     """Tell a server to stop while every connection waits for an answer."""
-    with ServerProcess(branched(folder), "--unauthenticated", "--workers", str(workers)) as server:
+    settings = (branched(folder), "--unauthenticated", "--workers", str(workers))
+    with ServerProcess(*settings, env=MANY_IN_FLIGHT) as server:
         load = MixedLoad(server.url, BRANCHES, connections)
         load.start()
         until(lambda: all(load.kept[branch] for branch in BRANCHES) or load.faults)
