@@ -9,7 +9,7 @@ holds, and leaves one log line. The event loop never calls the engine; routes ru
 import asyncio
 import os
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -59,6 +59,10 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LEAVES_AFTER_S = 0.05
 _LATE_S = 1.0
 _GONE = 499
+_CUT_OFF = (
+    "the server stopped before this was done; a write may have been made: send it again with its "
+    "idempotency key, or look first"
+)
 _NO_PARAMETERS = QueryParams()
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -117,7 +121,12 @@ class ServerApp:
             status = await self._handle(scope, headers, receive, send, request_id, facts)
         except ClientGone:
             status = _GONE
-        except (AnswerBroken, asyncio.CancelledError):
+        except asyncio.CancelledError:
+            status = _GONE
+            if not self.stopping.is_set():
+                raise
+            status = await self._cut_off(scope, receive, send, request_id)
+        except AnswerBroken:
             status = _GONE
             raise
         finally:
@@ -128,6 +137,15 @@ class ServerApp:
             self.log.request(
                 **facts, status=status, ms=round(seconds * 1000, 2), request_id=request_id
             )
+
+    async def _cut_off(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
+        """Answer a request that was not done when the time to drain had passed. One whose answer
+        was begun is left as it is: its connection is closed."""
+        error = error_answer(HttpRefusal(503, _CUT_OFF, {"Retry-After": "5"}))
+        answer = Answer(wire.encoded(error.body), error.status, headers=error.headers)
+        with suppress(RuntimeError):
+            return await self._sender.send(answer, scope, receive, send, request_id)
+        return _GONE
 
     async def _handle(
         self,
@@ -339,7 +357,7 @@ class ServerApp:
         try:
             return await future
         except asyncio.CancelledError:
-            if not future.cancelled():
+            if not (future.cancelled() and call.stop.is_cancelled):  # the server ends
                 call.stop.cancel()
                 raise
             if call.stop.is_cancelled and watcher is not None and watcher.done():
