@@ -118,6 +118,8 @@ def topology_after(
     except OmnigraphError as cause:
         store.stats.event("derived.unwritten", cause=str(cause))
         return ()
+    finally:
+        store.manifest.leave_checkpoint(commits=1)
 
 
 def build_topology(
