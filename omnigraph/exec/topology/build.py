@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph import environment
 from omnigraph.catalog.arrow import property_columns
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError
-from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.build_column import column_made
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, stored_delta
 from omnigraph.exec.topology.edge_fold import folded_arrays
@@ -29,7 +27,7 @@ from omnigraph.exec.topology.node_delta import (
     node_delta,
     text_equal_to_id,
 )
-from omnigraph.exec.topology.short_ids import ShortIds, short_ids
+from omnigraph.exec.topology.table_ends import EndsTasks, table_ends
 from omnigraph.exec.values.columns import in_one
 from omnigraph.light_dataclass import dataclass
 from omnigraph.number_arrays import from_arrow
@@ -102,10 +100,11 @@ def topology_after(
     touched: frozenset[TableKey] | None = None,
     moved: frozenset[TableKey] = frozenset(),
     ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
+    tasks: EndsTasks | None = None,
 ) -> tuple[TopologyNote, ...]:
     """The last stage of a write: files for the tables it touched (None: for all), at the head of
     its branch. What stops it stops nothing else: the commit is published. `ends` are the numbers
-    that a load gave to the ends of its edges."""
+    that a load gave to the ends of its edges; `tasks` number those of large tables elsewhere."""
     if store.read_only:
         return ()
     steps = [step for step in steps_of(catalog) if touched is None or touched.intersection(step)]
@@ -114,7 +113,9 @@ def topology_after(
     hot = hot_columns(catalog)
     try:
         snapshot = store.snapshot(branch)
-        return build_topology(store, snapshot, steps, nodes, moved=moved, ends=ends, hot=hot)
+        return build_topology(
+            store, snapshot, steps, nodes, moved=moved, ends=ends, hot=hot, tasks=tasks
+        )
     except OmnigraphError as cause:
         store.stats.event("derived.unwritten", cause=str(cause))
         return ()
@@ -131,13 +132,14 @@ def build_topology(
     moved: frozenset[TableKey] = frozenset(),
     ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
     hot: HotColumns = NO_COLUMNS,
+    tasks: EndsTasks | None = None,
 ) -> tuple[TopologyNote, ...]:
     """Write the files that are missing or far behind; nothing when another process is at it.
 
     `moved` are tables most of whose rows have new addresses: their files are written for this
     version.
     """
-    builder = _Builder(store, snapshot, moved, ends, hot)
+    builder = _Builder(store, snapshot, moved, ends, hot, tasks)
     steps = [step for step in steps if builder.is_large(step[0])]
     node_tables = dict.fromkeys(each for step in steps for each in step[1:])
     node_tables |= dict.fromkeys(each for each in nodes if builder.is_large(each))
@@ -165,12 +167,14 @@ class _Builder:
         moved: frozenset[TableKey],
         ends: Mapping[TableKey, LoadedEnds],
         hot: HotColumns,
+        tasks: EndsTasks | None,
     ) -> None:
         self._store = store
         self._snapshot = snapshot
         self._moved = moved
         self._ends = ends
         self._hot = hot
+        self._tasks = tasks
         self.notes: list[TopologyNote] = []
 
     def is_large(self, table: TableKey) -> bool:
@@ -288,17 +292,14 @@ class _Builder:
     def _write_edges(self, pin: TablePin, source: NodeBase, target: NodeBase) -> None:
         reader = self._store.tables.reader(pin)
         ends = self._loaded(pin, reader, source, target)
-        if ends is not None:
-            row_ids = from_arrow(in_one(reader.row_ids()))
-        else:
-            rows = reader.rows(["src", "dst"], with_row_id=True)
-            ends = _both_numbers(rows, source, target)
+        if ends is None:
+            ends = table_ends(self._store, reader, (source, target), self._tasks)
             if any(each.min(initial=0) < 0 for each in ends):
                 # A node newer than the file of its table: the delta numbers it otherwise.
                 source, target = self._exact(source, target)
-                ends = _both_numbers(rows, source, target)
-            row_ids = from_arrow(in_one(rows[ROW_ID]))
+                ends = table_ends(self._store, reader, (source, target), self._tasks)
         counts = (source.file.count, target.file.count)
+        row_ids = from_arrow(in_one(reader.row_ids()))
         facts, arrays = edge_arrays(ends, counts, row_ids)
         self._write_edge_file(pin, source, target, facts, arrays, in_order=True)
 
@@ -368,27 +369,3 @@ class _Builder:
 
 def _is_short(delta: EdgeDelta, base: EdgeBase) -> bool:
     return (len(delta.removed) + len(delta.row_ids)) * _FOLDED_SHARE <= base.file.count
-
-
-def _both_numbers(
-    rows: pa.Table, source: NodeBase, target: NodeBase
-) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers at both ends of edges, worked out at once."""
-    own = short_ids(source.file.strings)
-    other = own if source is target else short_ids(target.file.strings)
-    sides = ((rows["src"], source, own), (rows["dst"], target, other))
-    near, far = in_order(lambda side: _numbers(*side), sides, threads=2)
-    return near, far
-
-
-def _numbers(ids: pa.ChunkedArray, base: NodeBase, known: ShortIds | None) -> np.ndarray:
-    """The numbers of ends; -1 for a node that the version of the base does not have."""
-    file = base.file
-    if known is not None:
-        flat = known.numbers(ids)
-    else:
-        numbers = pc.index_in(ids.cast(file.strings.type), value_set=file.strings).fill_null(-1)
-        flat = numbers.to_numpy()
-    if len(file.gone):
-        flat = np.where(np.isin(flat, file.gone), -1, flat)
-    return flat.astype(np.int32, copy=False)
