@@ -40,7 +40,8 @@ from omnigraph.storage.derived.node_file import node_arrays
 from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.derived_bases import TOUCHED_FEW, EdgeBase, NodeBase
 from omnigraph.storage.lance.reader import TableReader
-from omnigraph.storage.records import Snapshot, TablePin
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, PropertyId, TableKey, table_key
 
@@ -121,6 +122,18 @@ def topology_after(
         return ()
     finally:
         store.manifest.leave_checkpoint(commits=1)
+
+
+def topology_after_commit(store: Store, catalog: Catalog, commit: Commit) -> None:
+    """The last stage of a merge: files for the tables of which it changed many rows, so that the
+    next reader need not read them one by one."""
+    many = frozenset(
+        table
+        for table, rows in commit.counts.items()
+        if rows.inserted + rows.updated + rows.deleted > TOUCHED_FEW
+    )
+    if many:
+        topology_after(store, catalog, commit.branch or MAIN, touched=many)
 
 
 def build_topology(

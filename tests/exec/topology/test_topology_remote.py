@@ -147,6 +147,20 @@ def test_a_damaged_copy_of_the_manifest_or_schema_is_read_from_the_store(
         assert "Person" in graph.schema.text
 
 
+def test_TP4_the_oldest_files_beside_a_graph_are_removed_as_on_a_disk(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 0)
+    where = server.place()
+    with omnigraph.init(where.uri, SCHEMA, storage_options=where.options) as graph:
+        for number in range(6):
+            graph.load(people(100 + number, 1), "append", type="Person", engine="local")
+        listed = graph._store.objects.list("__derived")
+        names = [Path(path).name for path in listed if "/nodes-" in path]
+        versions = sorted(int(each.split("-")[2]) for each in names)
+        assert versions == [4, 5, 6, 7]
+
+
 def test_TP4_the_folder_of_copies_is_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
     folder = tmp_path / "derived" / "graph" / "nodes-1"
     folder.mkdir(parents=True)
