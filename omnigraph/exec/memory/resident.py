@@ -119,7 +119,7 @@ class ResidentTable:
 
     def keep(self, names: Sequence[str], rows: pa.Table) -> None:
         """Keep columns that were read together with the ids or the ends of all rows."""
-        columns = self._by_position([in_one(rows[name]) for name in names])
+        columns = self._by_position([in_one(rows[name]) for name in names]) if names else []
         for name, values in zip(names, columns, strict=True):
             self._cache.put((self.source.key, "column", name), values, int(values.nbytes))
 
