@@ -274,9 +274,9 @@ class _Builder:
 
     def _can_have_columns(self, pin: TablePin, base: NodeBase) -> bool:
         """Whether the version of a node file has the hot columns of a later one, and is there."""
-        wanted = self._hot_types(pin)
+        types = self._hot_types(pin)
         try:
-            return not wanted or base.pin == pin or self._hot_types(base.pin) == wanted
+            return not types or base.pin == pin or self._hot_types(base.pin) == types
         except OmnigraphError:
             return False
 
