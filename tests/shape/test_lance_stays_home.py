@@ -53,6 +53,7 @@ DOORS = {
     "lance.reader": {"TableReader", "columns_in_files", "index_lag", "present_rows"},
     "lance.spans": {"AFTER", "BEFORE", "TOUCHED"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
+    "local_copies": {"SCHEMAS"},
     "locks.turns": {"Turn"},
     "manifest.feed_claims": {"FeedClaim", "Lapse", "checked_consumer"},
     "manifest.history": {"History"},
