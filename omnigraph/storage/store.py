@@ -289,6 +289,10 @@ class Store(LateParts):
         came instead. No commit."""
         return self.folding.optimize_manifest(branch)
 
+    def leave_checkpoint(self) -> None:
+        """Leave the state of main in one object, for machines that never read the graph."""
+        self.manifest.leave_checkpoint(commits=1)
+
     def heal(self, *, if_room: bool = False) -> tuple[OperationId, ...]:
         """Settle every sidecar whose writer is dead; the operations whose writer lives. With
         `if_room` a full disk is no failure: the sidecars stay until there is room."""
@@ -315,7 +319,7 @@ class Store(LateParts):
     def close(self) -> None:
         """Let commits end and let go of everything: a later call is `GraphClosed`."""
         if self._made is not None:
-            self.manifest.leave_checkpoint(commits=1)
+            self.leave_checkpoint()
         elif self.state_copies.was_fetched:  # a reader that read many commits leaves them too
             self.manifest.leave_checkpoint()
         self.lifetime.end()

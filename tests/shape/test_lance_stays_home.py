@@ -82,6 +82,7 @@ DOORS = {
     "retry": {
         "CHECKED_MERGE",
         "ENSURE_INDICES",
+        "HEAD_READ",
         "MERGE",
         "OPTIMIZE",
         "REVIEW",
@@ -95,6 +96,7 @@ DOORS = {
     "store": {"Settings", "Store"},
     "upkeep.cleanup": {"LineTask", "RunLines", "TableCleanup"},
     "upkeep.compaction": {"Outcome", "TableDone", "TablePlan", "Task"},
+    "upkeep.drift": {"Drift"},
     "upkeep.repair": {"Look", "RepairReport", "RunLooks", "TableRepair"},
 }
 """Modules of the room, and the names that other rooms may import from each. None of them opens a

@@ -121,7 +121,7 @@ def topology_after(
         store.stats.event("derived.unwritten", cause=str(cause))
         return ()
     finally:
-        store.manifest.leave_checkpoint(commits=1)
+        store.leave_checkpoint()
 
 
 def topology_after_commit(store: Store, catalog: Catalog, commit: Commit) -> None:
