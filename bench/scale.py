@@ -6,17 +6,19 @@
     uv run python bench/scale.py --millions 3       # 3M people, 30M friendships
     uv run python bench/scale.py --people 20000 --engines omnigraph,numpy
 
-Prints, for each engine: the load, a new process up to its first hop (imports apart), lookups and
-hops cold and warm, counts over the whole graph, commits of one row, and the memory of a process
-after all reads, and of four that read at once. Every engine is asked in a process of its own, with
-the same people in the same order, and answers are compared. For this project also: what imports
-take beside those of pyarrow and lance, and a first hop by the command. Bytecode is kept beside the
-data, so that no import compiles. Writes bench/results/scale-<people>.json.
+Prints, for each engine, in wall time and CPU: the load, a new process up to its first hop (imports
+apart), lookups and hops cold and warm, counts over the whole graph, commits of one row, and the
+memory of a process after all reads, and of four that read at once. Every engine is asked in a
+process of its own, with the same people in the same order, and answers are compared. For this
+project also: what imports take beside those of pyarrow and lance, and a first hop by the command.
+Bytecode is kept beside the data, so that no import compiles. Writes
+bench/results/scale-<people>.json.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -285,49 +287,54 @@ IMPORTS = {
 # ---- one engine, in a process of its own
 
 
+class Timed:
+    """Figures in ms: wall time by name, and beside it the CPU of all threads, which other work on
+    the machine changes less."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Any] = {}
+
+    def one(self, line: str, work: Callable[[], Any]) -> Any:
+        answer, wall, used = timed(work)
+        self.put(line, wall, used)
+        return answer
+
+    def put(self, line: str, wall: float, used: float) -> None:
+        self.figures |= {line: 1000 * wall, f"{line}, CPU": 1000 * used}
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    wall, used = time.perf_counter(), time.process_time()
+    answer = work()
+    return answer, time.perf_counter() - wall, time.process_time() - used
+
+
 def measured(name: str, folder: Path, people: int) -> dict[str, Any]:
     """What one engine takes, in ms, and its answers."""
     chance = __import__("random").Random(5)
     asked = [person(chance.randrange(people)) for _ in range(ASKED)]
-    since = time.perf_counter()
-    exec(IMPORTS[name])
-    imported = time.perf_counter()
-    engine = KINDS[name](folder)
-    opened = time.perf_counter()
-    figures: dict[str, Any] = {"import": imported - since, "open": opened - imported}
-    answers: list[Any] = [engine.ask("1 hop", asked[0])]
-    figures["first hop"] = time.perf_counter() - opened
+    clock = Timed()
+    clock.one("import", lambda: exec(IMPORTS[name]))
+    engine = clock.one("open", lambda: KINDS[name](folder))
+    answers: list[Any] = [clock.one("first hop", lambda: engine.ask("1 hop", asked[0]))]
     for question in QUERIES:
         few = asked[:10] if question.startswith("3") else asked
-        times = []
-        for each in few:
-            begun = time.perf_counter()
-            answers.append(engine.ask(question, each))
-            times.append(time.perf_counter() - begun)
-        figures[f"{question}, cold"] = times[0]
-        figures[f"{question}, warm"] = median(times[len(times) // 2 :])
+        runs = [timed(lambda each=each: engine.ask(question, each)) for each in few]  # noqa: B023
+        answers += [answer for answer, _, _ in runs]
+        clock.put(f"{question}, cold", *runs[0][1:])
+        clock.put(f"{question}, warm", *map(median, list(zip(*runs[len(runs) // 2 :]))[1:]))  # noqa: B905
     for question in WHOLE:
-        times = []
-        for _ in range(3):
-            begun = time.perf_counter()
-            answers.append(engine.whole(question))
-            times.append(time.perf_counter() - begun)
-        figures[question] = min(times)
-    figures = {key: 1000 * value for key, value in figures.items()}
+        runs = [timed(lambda: engine.whole(question)) for _ in range(3)]  # noqa: B023
+        answers += [answer for answer, _, _ in runs]
+        clock.put(question, min(wall for _, wall, _ in runs), min(used for _, _, used in runs))
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    figures["RssAnon MB"] = int(status["RssAnon"].split()[0]) / 1024
-    figures["VmRSS MB"] = int(status["VmRSS"].split()[0]) / 1024
+    clock.figures["RssAnon MB"] = int(status["RssAnon"].split()[0]) / 1024
+    clock.figures["VmRSS MB"] = int(status["VmRSS"].split()[0]) / 1024
     if hasattr(engine, "commit"):
-        times = []
-        for number in range(60):
-            begun = time.perf_counter()
-            engine.commit(number)
-            times.append(time.perf_counter() - begun)
-        figures["one-node commit"] = 1000 * median(times)
-        begun = time.perf_counter()
-        engine.tidy()
-        figures["optimize after 60 commits"] = 1000 * (time.perf_counter() - begun)
-    return {"figures": figures, "answers": answers}
+        runs = [timed(lambda number=number: engine.commit(number)) for number in range(60)]
+        clock.put("one-node commit", *map(median, list(zip(*runs))[1:]))  # noqa: B905
+        clock.one("optimize after 60 commits", engine.tidy)
+    return {"figures": clock.figures, "answers": answers}
 
 
 TIMED = """
@@ -369,14 +376,21 @@ def fresh(people: int, folder: Path) -> dict[str, Any]:
     query.write_text(QUERIES["1 hop"])
     command = ("-m", "omnigraph", "query", "--store", str(folder / "omnigraph"))
     given = ("--query", str(query), "--params", json.dumps({"n": person(people // 2)}), "--json")
-    walls = []
+    walls, used = [], []
     for _ in range(5):
-        begun = time.perf_counter()
+        begun, before = time.perf_counter(), _used_by_children()
         _output(*command, *given)
         walls.append(1000 * (time.perf_counter() - begun))
+        used.append(1000 * (_used_by_children() - before))
     return {line: median(each[1:]) for line, each in figures.items()} | {
-        "command, one hop": median(walls)
+        "command, one hop": median(walls),
+        "command, one hop, CPU": median(used),
     }
+
+
+def _used_by_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _output(*arguments: str) -> str:
@@ -499,7 +513,8 @@ def _report(results: dict[str, Any], people: int) -> None:
         print(f"{line:28}" + "".join(f"{'–' if c is None else f'{c:.3g}':>12}" for c in cells))
     figures = {name: each["figures"] for name, each in results.items()}
     path = RESULTS / f"scale-{people}.json"
-    path.write_text(json.dumps({"people": people, "engines": figures}, indent=2) + "\n")
+    document = {"people": people, "load average": os.getloadavg()[1], "engines": figures}
+    path.write_text(json.dumps(document, indent=2) + "\n")
 
 
 if __name__ == "__main__":

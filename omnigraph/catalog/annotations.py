@@ -1,8 +1,8 @@
 """Schema annotations: which ones have a meaning, and on which declarations they are allowed.
 
 Invariant: every annotation is interpreted once: `@key`, `@unique` and `@index` are flags,
-`@rename_from` and `@backfill` are hints, `@embed` is an `Embed`, and the rest is opaque metadata,
-unless it is spelled nearly like one that has a meaning.
+`@rename_from` and `@backfill` are hints, `@embed` is an `Embed`, `@hot` asks for a column file, and
+the rest is opaque metadata, unless it is spelled nearly like one that has a meaning.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,21 @@ from typing import assert_never
 from omnigraph.catalog.defaults import read_default
 from omnigraph.catalog.draft import NO_PROPERTY_ID, Hint
 from omnigraph.catalog.indexes import Metric
-from omnigraph.catalog.model import Annotation, Embed, Literal, Property
+from omnigraph.catalog.model import HOT, Annotation, Embed, Literal, Property
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.language.schema.ast import Columns
 from omnigraph.types import Kind, Scalar, Span, ValueType
 
-METADATA = frozenset({"description", "instruction"})
+_TEXTS = frozenset({"description", "instruction"})
+METADATA = _TEXTS | {HOT}
+"""Annotations that change no row and no rule."""
+
 _FLAGS = frozenset(Columns)
 _ONCE = METADATA | _FLAGS | {"rename_from", "embed", "backfill"}
-_MEANT = sorted(_ONCE | {"range", "check", "card"})
+_MEANT = sorted(_ONCE - {HOT} | {"range", "check", "card"})
+"""Names that a slip may be of. Too many words are near so short a one as `hot`."""
+
 _LIKENESS_MIN = 0.75  # of a name that is taken for a slip
 
 
@@ -54,6 +59,8 @@ def read_type_notes(kind: Kind, annotations: Sequence[ast.Annotation]) -> TypeNo
         match note.name:
             case "embed":
                 raise _misplaced(note, f"{kind} types", "annotate a Vector property of a node")
+            case "hot":
+                raise _misplaced(note, f"{kind} types", "annotate the properties of a node")
             case "rename_from":
                 hint = Hint(_one_text(note), note.span)
             case _:
@@ -85,6 +92,8 @@ def read_property(kind: Kind, owner: str, declared: ast.Property) -> Declared:
                 embed = _embed(note)
             case "metric" if value_type.is_vector:
                 kept.append(_metric(note))
+            case "hot":
+                kept.append(_hot(note, kind, f"property {owner}.{name}", value_type))
             case "backfill":
                 backfill = _backfill(note, value_type)
             case "instruction":
@@ -116,7 +125,7 @@ def _misplaced(note: ast.Annotation, where: str, hint: str) -> Fault:
 
 
 def _opaque(note: ast.Annotation) -> Annotation:
-    if note.name in METADATA:
+    if note.name in _TEXTS:
         _text(note)
     elif near := _nearly(note.name):
         raise Fault(
@@ -205,6 +214,18 @@ def _metric(note: ast.Annotation) -> Annotation:
         hint = f"did you mean '{near[0]}'? use one of {listed}" if near else f"use one of {listed}"
         raise Fault(note.span, "@metric needs a metric", code="bad-annotation", hint=hint)
     return Annotation(note.name, note.value, note.kwargs)
+
+
+def _hot(note: ast.Annotation, kind: Kind, where: str, value_type: ValueType) -> Annotation:
+    """A property whose values are kept in a column file."""
+    if kind is Kind.EDGE:
+        raise _misplaced(note, "edges", "only properties of nodes have column files")
+    if value_type.is_list or value_type.is_vector or value_type.is_blob:
+        hint = "only single values have column files: texts, numbers, truth values, dates, moments"
+        raise _misplaced(note, f"{where} of type {value_type}", hint)
+    if note.value is not None or note.kwargs:
+        raise Fault(note.span, "@hot takes no value", code="bad-annotation", hint="write @hot")
+    return Annotation(note.name)
 
 
 def _embed(note: ast.Annotation) -> Embed:

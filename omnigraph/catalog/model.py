@@ -31,6 +31,10 @@ Default = Literal | tuple[Literal, ...]
 """The value of a property that is left out: a literal, or the items of a list."""
 
 
+HOT = "hot"
+"""The annotation of a property that lookups and walks return often."""
+
+
 @dataclass(frozen=True, slots=True)
 class Annotation:
     """`@name(value, key=value)`, kept as written. A bare word as value is a string here."""
@@ -94,6 +98,11 @@ class Property:
         said = next((note.value for note in self.annotations if note.name == "metric"), None)
         is_known = self.type.is_vector and said in list(Metric)  # else it is metadata
         return Metric(str(said)) if is_known else Metric.L2
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether the schema asks for a column file of it, by `@hot`."""
+        return any(note.name == HOT for note in self.annotations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,7 +306,7 @@ def _type_notes(
 def _split_notes(
     old: tuple[Annotation, ...], new: tuple[Annotation, ...]
 ) -> tuple[tuple[Annotation, ...] | None, str]:
-    """The texts for people if they changed, and the names of other annotations that did."""
+    """The metadata if it changed, and the names of other annotations that did."""
     metadata = tuple(note for note in new if note.name in METADATA)
     changed = _canonical(metadata) != _canonical(n for n in old if n.name in METADATA)
     before = _canonical(note for note in old if note.name not in METADATA)

@@ -289,7 +289,7 @@ class UpdateTypeMetadata:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePropertyMetadata:
-    """New texts for people on a property. The list is all it has after the change."""
+    """New texts for people on a property, or `@hot`. The list is all it has after the change."""
 
     kind: Kind
     type_name: str

@@ -24,6 +24,7 @@ from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.light_dataclass import dataclass
+from omnigraph.storage.local_copies import SCHEMAS
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.opening import first_snapshot
 from omnigraph.storage.records import SchemaId, Snapshot
@@ -33,7 +34,6 @@ from omnigraph.types import TableKey
 
 SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
 ARCHIVE = "_schemas"
-_COPIES = "schemas"
 _BETWEEN = b"\0"
 
 Result = TypeVar("Result")
@@ -160,7 +160,7 @@ def _read(store: Store, schema_id: SchemaId | None) -> Accepted:
     """Read a schema from the current files or the archive. While a change is being finished the
     current files may still be those of the schema before it."""
     if schema_id is not None and not store.where.is_local:
-        known = _parted(store.copies.get(_COPIES, schema_id), schema_id)
+        known = _parted(store.copies.get(SCHEMAS, schema_id), schema_id)
         if known is not None:
             return known
         known = _parted(store.files.read(_joined(schema_id)), schema_id)
@@ -171,7 +171,7 @@ def _read(store: Store, schema_id: SchemaId | None) -> Accepted:
 
 def _copied(store: Store, schema: Accepted) -> Accepted:
     [both] = schema.joined().values()
-    store.copies.put(_COPIES, schema.id, both)
+    store.copies.put(SCHEMAS, schema.id, both)
     return schema
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.merge.checked_merge import CheckedMerges, checks_of
     from omnigraph.exec.merge.resolve import Resolve
     from omnigraph.exec.merge.run import MergeOutcome, MergeRequest, run_merge
+    from omnigraph.exec.topology.build import topology_after_commit
 else:
     CheckedMerges = deferred("omnigraph.exec.merge.checked_merge", "CheckedMerges")
     checks_of = deferred("omnigraph.exec.merge.checked_merge", "checks_of")
@@ -37,6 +38,7 @@ else:
     MergeOutcome = deferred("omnigraph.exec.merge.run", "MergeOutcome")
     MergeRequest = deferred("omnigraph.exec.merge.run", "MergeRequest")
     run_merge = deferred("omnigraph.exec.merge.run", "run_merge")
+    topology_after_commit = deferred("omnigraph.exec.topology.build", "topology_after_commit")
 
 CheckTexts = Sequence[str | os.PathLike[str]]
 """Texts of reads, or files of them."""
@@ -105,6 +107,9 @@ class MergeVerb:
             once,
         )
         done = self._run(asked, checks)
+        if done.commit is not None and not done.repeated and not dry_run:
+            catalog = self._schemas.known(into.strip()).catalog
+            topology_after_commit(self._store, catalog, done.commit)
         if review is not None and not done.repeated:
             commit_id = None if done.commit is None else done.commit.id
             self._gate.note_merged(review, actor, commit_id)

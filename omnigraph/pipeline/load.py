@@ -35,6 +35,7 @@ from omnigraph.exec.progress import Progress
 from omnigraph.exec.search.vector_fill import VectorFill
 from omnigraph.exec.topology.build import NO_ENDS
 from omnigraph.exec.topology.end_numbers import LoadedEnds
+from omnigraph.exec.topology.table_ends import EndsTasks
 from omnigraph.exec.upkeep.after_load import after_load
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
@@ -119,13 +120,14 @@ def _after(
     ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
 ) -> LoadIndexes:
     """The stage after the commit, its tasks where the load ran."""
-    run, parts = None, 1
+    run, parts, tasks = None, 1, None
     if on_spark:
         from omnigraph.pipeline.spark_upkeep import OnSpark  # noqa: PLC0415
 
         frame = order.source if is_spark_frame(order.source) else None
         executors = OnSpark(store, order.spark or (None if frame is None else frame.sparkSession))
         run, parts = executors.optimize, executors.parallelism
+        tasks = EndsTasks(executors.number_ends, executors.parallelism)
     return after_load(
         store,
         catalog,
@@ -136,6 +138,7 @@ def _after(
         run=run,
         parts=parts,
         ends=ends,
+        tasks=tasks,
     )
 
 

@@ -1,13 +1,15 @@
 """Upkeep on Spark: tasks on executors, one commit by the driver.
 
 Invariant: tasks are idempotent: one that ran twice leaves nothing but files that no table refers
-to. A task rewrites, indexes, reclaims or inspects, and returns a report. No rows pass through the
-JVM.
+to. A task rewrites, indexes, reclaims or inspects, and returns a report, or numbers. No rows pass
+through the JVM.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from omnigraph.exec.topology.end_numbers import Ends
+from omnigraph.exec.topology.table_ends import EndsTask, run_task
 from omnigraph.pipeline.executors import Executors, Where
 from omnigraph.pipeline.session import session
 from omnigraph.storage.store import Store
@@ -33,6 +35,10 @@ class OnSpark:
         """Rewrite fragments and build segments of indexes."""
         return self._executors.map(_optimize, tasks)
 
+    def number_ends(self, tasks: Sequence[EndsTask]) -> Sequence[Ends | None]:
+        """Number the ends of edges by the node files, which the processes of a host share."""
+        return self._executors.map(_number_ends, tasks)
+
     def reclaim(self, tasks: Sequence[LineTask]) -> Sequence[TableCleanup]:
         """Remove or count versions."""
         return self._executors.map(_reclaim, tasks)
@@ -44,6 +50,10 @@ class OnSpark:
 
 def _optimize(where: Where, task: Task) -> Outcome:
     return where.open().compactor.run(task)
+
+
+def _number_ends(where: Where, task: EndsTask) -> Ends | None:
+    return run_task(where.open(), task)
 
 
 def _reclaim(where: Where, task: LineTask) -> TableCleanup:

@@ -21,6 +21,9 @@ _KEPT = 8
 _BYTES_MAX = 4 << 20
 _DIGEST = 16
 
+SCHEMAS = "schemas"
+"""The kind of schema documents, by their ids."""
+
 
 class LocalCopies:
     """The copies of one graph's documents on this machine."""
@@ -28,8 +31,13 @@ class LocalCopies:
     def __init__(self, where: Root) -> None:
         self._where = where
 
+    @property
+    def is_off(self) -> bool:
+        """Whether the graph lies on local disk."""
+        return self._where.is_local
+
     def _folder(self, kind: str) -> Path | None:
-        folder = None if self._where.is_local else user_cache.lasting_folder()
+        folder = None if self.is_off else user_cache.lasting_folder()
         return None if folder is None else folder / "documents" / fnv1a64(self._where.uri) / kind
 
     def get(self, kind: str, key: str) -> bytes | None:

@@ -132,7 +132,7 @@ def first_snapshot(store: Store) -> Snapshot:
         identity=None,
         known=None,
         uri=store.where.uri,
-        copies=store.copies,
+        copies=store.state_copies,
     )
     manifest.published(state)
     return manifest.snapshot(state)

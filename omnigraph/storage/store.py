@@ -33,6 +33,7 @@ from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.owned_branches import OwnedBranches
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import State
+from omnigraph.storage.manifest.state_copies import StateCopies
 from omnigraph.storage.manifest.tags import Tags
 from omnigraph.storage.names import (
     MAIN,
@@ -87,6 +88,7 @@ class Store(LateParts):
             where, self.objects, self.stats, term_s=settings.lease_term_s
         )
         self.copies = LocalCopies(where)
+        self.state_copies = StateCopies(self.copies, self.objects, read_only=read_only)
         self.datasets = Datasets(where, self.objects, self.stats)
         row_cache = RowCache()
         self.tables = Tables(self.datasets, row_cache)
@@ -98,7 +100,7 @@ class Store(LateParts):
         )
         self.tables.finder = self.derived
         tag_refs = TagRefs(where, self.datasets, self.objects)
-        self.manifest = Manifest(where.uri, self.datasets, tag_refs, self.copies)
+        self.manifest = Manifest(where.uri, self.datasets, tag_refs, self.state_copies)
         self.queries = Queries(self.datasets, self.manifest)
         self.history = History(self.datasets, self.manifest, self.queries)
         self.branches = Branches(
@@ -287,6 +289,10 @@ class Store(LateParts):
         came instead. No commit."""
         return self.folding.optimize_manifest(branch)
 
+    def leave_checkpoint(self) -> None:
+        """Leave the state of main in one object, for machines that never read the graph."""
+        self.manifest.leave_checkpoint(commits=1)
+
     def heal(self, *, if_room: bool = False) -> tuple[OperationId, ...]:
         """Settle every sidecar whose writer is dead; the operations whose writer lives. With
         `if_room` a full disk is no failure: the sidecars stay until there is room."""
@@ -312,6 +318,10 @@ class Store(LateParts):
 
     def close(self) -> None:
         """Let commits end and let go of everything: a later call is `GraphClosed`."""
+        if self._made is not None:
+            self.leave_checkpoint()
+        elif self.state_copies.was_fetched:  # a reader that read many commits leaves them too
+            self.manifest.leave_checkpoint()
         self.lifetime.end()
         self.forget()
 

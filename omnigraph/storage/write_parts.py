@@ -129,6 +129,7 @@ class WriteParts:
         # A commit has at most four barriers: one with steps of its own leaves this to the next.
         if not (self._flusher.is_on and has_steps):
             self.folding.fold_manifest_quietly(branch, turn.kept)
+        self._manifest.leave_checkpoint()
         return commit
 
     def _settled(self, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:

@@ -1,5 +1,6 @@
 """What an accepted schema means. The golden files hold the rest of the rules."""
 
+import re
 import subprocess
 import sys
 import timeit
@@ -130,3 +131,27 @@ def test_other_unknown_annotations_are_kept_as_metadata() -> None:
     catalog = accept('node A @owner("data") { k: String @pii @label("Key", lang="en") }')
     assert [note.name for note in catalog.nodes["A"].annotations] == ["owner"]
     assert [note.name for note in catalog.nodes["A"].properties[0].annotations] == ["pii", "label"]
+
+
+def test_a_hot_property_is_kept_in_the_catalog() -> None:
+    text = "interface N { n: String? @hot }  node A implements N { k: String @key  a: I32 @hot }"
+    node = accept(text).nodes["A"]
+    assert [prop.name for prop in node.properties if prop.is_hot] == ["a", "n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("node A { b: Blob? @hot }", "A.b of type Blob?.*only single values"),
+        ("node A { v: Vector(3)? @hot }", "of type Vector.*only single values"),
+        ("node A { l: [I32]? @hot }", "only single values"),
+        ("node A { }  edge E: A -> A { w: I32? @hot }", "not supported on edges"),
+        ("node A @hot { k: String @key }", "not supported on node types"),
+        ("node A { k: String @hot @hot }", "appears twice"),
+        ("node A { k: String @hot(1) }", "takes no value"),
+    ],
+)
+def test_hot_is_refused_where_no_column_file_can_be(text: str, said: str) -> None:
+    with pytest.raises(ParseError) as refused:
+        accept(text)
+    assert re.search(said, str(refused.value), re.DOTALL)

@@ -53,6 +53,7 @@ DOORS = {
     "lance.reader": {"TableReader", "columns_in_files", "index_lag", "present_rows"},
     "lance.spans": {"AFTER", "BEFORE", "TOUCHED"},
     "lance.staging": {"Fragments", "StagedWrite", "TableStaging"},
+    "local_copies": {"SCHEMAS"},
     "locks.turns": {"Turn"},
     "manifest.feed_claims": {"FeedClaim", "Lapse", "checked_consumer"},
     "manifest.history": {"History"},
@@ -81,6 +82,7 @@ DOORS = {
     "retry": {
         "CHECKED_MERGE",
         "ENSURE_INDICES",
+        "HEAD_READ",
         "MERGE",
         "OPTIMIZE",
         "REVIEW",
@@ -94,6 +96,7 @@ DOORS = {
     "store": {"Settings", "Store"},
     "upkeep.cleanup": {"LineTask", "RunLines", "TableCleanup"},
     "upkeep.compaction": {"Outcome", "TableDone", "TablePlan", "Task"},
+    "upkeep.drift": {"Drift"},
     "upkeep.repair": {"Look", "RepairReport", "RunLooks", "TableRepair"},
 }
 """Modules of the room, and the names that other rooms may import from each. None of them opens a

@@ -117,6 +117,12 @@ class ResidentTable:
             patched |= zip(whole, values, strict=True)
         return [patched[name] for name in names]
 
+    def keep(self, names: Sequence[str], rows: pa.Table) -> None:
+        """Keep columns that were read together with the ids or the ends of all rows."""
+        columns = self._by_position([in_one(rows[name]) for name in names]) if names else []
+        for name, values in zip(names, columns, strict=True):
+            self._cache.put((self.source.key, "column", name), values, int(values.nbytes))
+
     def _by_position(self, columns: list[pa.Array]) -> list[pa.Array]:
         positions = self.position_of_rows()
         if positions is None:
@@ -219,9 +225,18 @@ class Nodes(ResidentTable):
         raise AssertionError(f"{self.table} is no edge table and has no {end}")
 
 
-def read_nodes(source: Source, cache: Cache, known: Ids | None) -> Nodes:
-    """A node table version read anew, numbered as far as its ids are known."""
-    strings = read_column(source.reader, "id")
+def read_nodes(
+    source: Source, cache: Cache, known: Ids | None, columns: Sequence[str] = ()
+) -> Nodes:
+    """A node table version read anew, with some of its columns."""
+    rows = source.reader.rows(["id", *columns])
+    nodes = _numbered_nodes(source, cache, in_one(rows["id"]), known)
+    nodes.keep(columns, rows)
+    return nodes
+
+
+def _numbered_nodes(source: Source, cache: Cache, strings: pa.Array, known: Ids | None) -> Nodes:
+    """A node table version by its ids, numbered as far as they are known."""
     if known is None:
         return Nodes(source, cache, Ids(strings), None, None)
     rows = known.locate(strings)
@@ -329,13 +344,17 @@ class Edges(ResidentTable):
         return gather(self.dictionaries[side].strings, numbers_at(self.ends[side], positions))
 
 
-def read_edges(source: Source, cache: Cache, dictionaries: tuple[Ids, Ids]) -> Edges:
-    """An edge table version read anew."""
-    rows = source.reader.rows(["src", "dst"], with_row_id=True)
+def read_edges(
+    source: Source, cache: Cache, dictionaries: tuple[Ids, Ids], columns: Sequence[str] = ()
+) -> Edges:
+    """An edge table version read anew, with some of its columns."""
+    rows = source.reader.rows(["src", "dst", *columns], with_row_id=True)
     ends = _numbered(rows, dictionaries)
     row_ids = rows[ROW_ID].to_numpy()
     alive = _anchored(ends)
-    return Edges(source, cache, ends, row_ids, alive, dictionaries, None)
+    edges = Edges(source, cache, ends, row_ids, alive, dictionaries, None)
+    edges.keep(columns, rows)
+    return edges
 
 
 def _anchored(ends: tuple[np.ndarray, np.ndarray]) -> np.ndarray | None:

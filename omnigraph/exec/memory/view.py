@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.catalog.arrow import property_columns
 from omnigraph.errors import LimitExceeded, OmnigraphError
 from omnigraph.exec.limits import announce, arrived
 from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
@@ -39,6 +40,7 @@ from omnigraph.exec.memory.resident import (
 from omnigraph.exec.memory.version import Source, line_of
 from omnigraph.exec.topology.build import Step, build_topology, is_worth_a_file
 from omnigraph.plan.ir import Direction
+from omnigraph.storage.derived.column_file import can_be_filed
 from omnigraph.storage.lance.derived_bases import TOUCHED_FEW
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store
@@ -53,6 +55,9 @@ numbering."""
 
 _LOADED_AT_ONCE = 16_384
 """On an object store a lookup in so small a table takes the calls that loading it takes."""
+
+_READ_AHEAD = 1024
+"""Rows of a table whose columns are read together with its ids."""
 
 _SOURCE_BYTES = 4096
 
@@ -88,7 +93,7 @@ class Holdings:
         if known is not None and type(base) is Nodes and base.ids.family is known.family:
             nodes = nodes or follow_nodes(source, self.cache, base, known)
         if nodes is None:
-            nodes = read_nodes(source, self.cache, known)
+            nodes = read_nodes(source, self.cache, known, self._read_ahead(source))
         self.cache.put(ids_key, nodes.ids, nodes.ids.bytes_held)
         self._remember_nodes(source, nodes)
         return nodes, nodes.bytes_held
@@ -182,13 +187,22 @@ class Holdings:
             if edges is None and type(base) is Edges:
                 edges = follow_edges(source, self.cache, base, dictionaries)
             if edges is None:
-                edges = read_edges(source, self.cache, dictionaries)
+                edges = read_edges(source, self.cache, dictionaries, self._read_ahead(source))
             self._remember(source, "edges")
             return edges, edges.bytes_held
 
         edges = self.cache.made((source.key, "edges", family), make)
         is_filed = isinstance(edges, FiledEdges)
         return FiledTopology(edges, self.cache) if is_filed else Topology(edges, self.cache)
+
+    def _read_ahead(self, source: Source) -> list[str]:
+        """The columns that come with the ids or ends of a table: on an object store a small one is
+        read by the calls that the ids take."""
+        if self.store.where.is_local or source.pin.row_count > _READ_AHEAD:
+            return []
+        schema = source.reader.schema
+        names = property_columns(schema).values()
+        return [name for name in names if can_be_filed(schema.field(name).type)]
 
     def _resident_before(self, source: Source, what: str, *more: object) -> object | None:
         """The newest resident version of the line, if it is older."""

@@ -1,6 +1,7 @@
 """Builder of topology files: node dictionaries and adjacency, written once for every process.
 
-    scan ids ─▶ node file ─▶ scan ends ─▶ numbers ─▶ sort ─▶ edge file
+    scan ids ─▶ node file ─▶ columns that the schema calls hot
+                          ─▶ scan ends ─▶ numbers ─▶ sort ─▶ edge file
 
 Invariant: a file is derived from one table version and nothing else. A file that follows another
 keeps its numbers, so edge files outlive changes of nodes. Building changes no table and no answer:
@@ -11,12 +12,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph import environment
+from omnigraph.catalog.arrow import property_columns
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import OmnigraphError
-from omnigraph.exec.threads import in_order
+from omnigraph.exec.topology.build_column import column_made
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, stored_delta
 from omnigraph.exec.topology.edge_fold import folded_arrays
 from omnigraph.exec.topology.end_numbers import Ends, LoadedEnds
@@ -26,10 +27,11 @@ from omnigraph.exec.topology.node_delta import (
     node_delta,
     text_equal_to_id,
 )
-from omnigraph.exec.topology.short_ids import ShortIds, short_ids
+from omnigraph.exec.topology.table_ends import EndsTasks, table_ends
 from omnigraph.exec.values.columns import in_one
 from omnigraph.light_dataclass import dataclass
 from omnigraph.number_arrays import from_arrow
+from omnigraph.storage.derived.column_file import can_be_filed
 from omnigraph.storage.derived.derived_folder import EDGES, NODES
 from omnigraph.storage.derived.edge_delta_file import EDGE_DELTAS, delta_facts
 from omnigraph.storage.derived.edge_file import edge_arrays
@@ -38,9 +40,10 @@ from omnigraph.storage.derived.node_file import node_arrays
 from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.derived_bases import TOUCHED_FEW, EdgeBase, NodeBase
 from omnigraph.storage.lance.reader import TableReader
-from omnigraph.storage.records import Snapshot, TablePin
+from omnigraph.storage.names import MAIN
+from omnigraph.storage.records import Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, TableKey, table_key
+from omnigraph.types import Kind, PropertyId, TableKey, table_key
 
 _EDGES_MAX = (1 << 31) - 1
 """Positions and numbers are 32-bit integers."""
@@ -49,6 +52,11 @@ _FOLDED_SHARE = 10
 """A delta of more than this share of its edge file is folded into a new one."""
 
 NO_ENDS: Mapping[TableKey, LoadedEnds] = {}
+
+HotColumns = Mapping[TableKey, tuple[PropertyId, ...]]
+"""The properties of node tables that a schema asks column files of."""
+
+NO_COLUMNS: HotColumns = {}
 
 Step = tuple[TableKey, TableKey, TableKey]
 """An edge table, and the node tables of its source and target."""
@@ -76,6 +84,15 @@ def steps_of(catalog: Catalog) -> list[Step]:
     ]
 
 
+def hot_columns(catalog: Catalog) -> HotColumns:
+    """The properties with `@hot`, by table."""
+    hot = {
+        node.table: tuple(prop.id for prop in node.properties if prop.is_hot)
+        for node in catalog.nodes.values()
+    }
+    return {table: properties for table, properties in hot.items() if properties}
+
+
 def topology_after(
     store: Store,
     catalog: Catalog,
@@ -84,20 +101,39 @@ def topology_after(
     touched: frozenset[TableKey] | None = None,
     moved: frozenset[TableKey] = frozenset(),
     ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
+    tasks: EndsTasks | None = None,
 ) -> tuple[TopologyNote, ...]:
     """The last stage of a write: files for the tables it touched (None: for all), at the head of
     its branch. What stops it stops nothing else: the commit is published. `ends` are the numbers
-    that a load gave to the ends of its edges."""
+    that a load gave to the ends of its edges; `tasks` number those of large tables elsewhere."""
     if store.read_only:
         return ()
     steps = [step for step in steps_of(catalog) if touched is None or touched.intersection(step)]
     nodes = [node.table for node in catalog.nodes.values()]
     nodes = [table for table in nodes if touched is None or table in touched]
+    hot = hot_columns(catalog)
     try:
-        return build_topology(store, store.snapshot(branch), steps, nodes, moved=moved, ends=ends)
+        snapshot = store.snapshot(branch)
+        return build_topology(
+            store, snapshot, steps, nodes, moved=moved, ends=ends, hot=hot, tasks=tasks
+        )
     except OmnigraphError as cause:
         store.stats.event("derived.unwritten", cause=str(cause))
         return ()
+    finally:
+        store.leave_checkpoint()
+
+
+def topology_after_commit(store: Store, catalog: Catalog, commit: Commit) -> None:
+    """The last stage of a merge: files for the tables of which it changed many rows, so that the
+    next reader need not read them one by one."""
+    many = frozenset(
+        table
+        for table, rows in commit.counts.items()
+        if rows.inserted + rows.updated + rows.deleted > TOUCHED_FEW
+    )
+    if many:
+        topology_after(store, catalog, commit.branch or MAIN, touched=many)
 
 
 def build_topology(
@@ -108,13 +144,15 @@ def build_topology(
     *,
     moved: frozenset[TableKey] = frozenset(),
     ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
+    hot: HotColumns = NO_COLUMNS,
+    tasks: EndsTasks | None = None,
 ) -> tuple[TopologyNote, ...]:
     """Write the files that are missing or far behind; nothing when another process is at it.
 
     `moved` are tables most of whose rows have new addresses: their files are written for this
     version.
     """
-    builder = _Builder(store, snapshot, moved, ends)
+    builder = _Builder(store, snapshot, moved, ends, hot, tasks)
     steps = [step for step in steps if builder.is_large(step[0])]
     node_tables = dict.fromkeys(each for step in steps for each in step[1:])
     node_tables |= dict.fromkeys(each for each in nodes if builder.is_large(each))
@@ -141,11 +179,15 @@ class _Builder:
         snapshot: Snapshot,
         moved: frozenset[TableKey],
         ends: Mapping[TableKey, LoadedEnds],
+        hot: HotColumns,
+        tasks: EndsTasks | None,
     ) -> None:
         self._store = store
         self._snapshot = snapshot
         self._moved = moved
         self._ends = ends
+        self._hot = hot
+        self._tasks = tasks
         self.notes: list[TopologyNote] = []
 
     def is_large(self, table: TableKey) -> bool:
@@ -180,14 +222,22 @@ class _Builder:
 
     def _nodes(self, pin: TablePin) -> NodeBase | None:
         base = self._store.derived.nodes(pin)
-        if base is not None and self._is_current(base, pin):
+        if base is not None and self._is_current(base, pin) and self._can_have_columns(pin, base):
+            self._make_columns(pin, base)
             return base
+        return self._nodes_anew(pin, base)
+
+    def _nodes_anew(self, pin: TablePin, base: NodeBase | None) -> NodeBase | None:
+        """The file of a version and its hot columns, after one that keeps its numbers."""
         if base is None:
             self._write_nodes(pin)
         else:
             self._fold_nodes(pin, base)
         self._store.derived.clear()
-        return self._store.derived.nodes(pin)
+        base = self._store.derived.nodes(pin)
+        if base is not None:
+            self._make_columns(pin, base)
+        return base
 
     def _write_nodes(self, pin: TablePin) -> None:
         reader = self._store.tables.reader(pin)
@@ -214,6 +264,32 @@ class _Builder:
         more = {"lineage": sorted(file.lineage), "id_columns": sorted(columns), "in_order": False}
         self._write(NODES, pin, {**facts, **more}, arrays)
 
+    # Columns
+
+    def _make_columns(self, pin: TablePin, base: NodeBase) -> None:
+        """Write the hot columns that have no file yet, by the numbers of a node file."""
+        for each, stored in self._hot_types(pin).items():
+            if each not in base.file.id_columns:
+                column_made(self._store, base.pin, base.file, each, stored)
+
+    def _can_have_columns(self, pin: TablePin, base: NodeBase) -> bool:
+        """Whether the version of a node file has the hot columns of a later one, and is there."""
+        types = self._hot_types(pin)
+        try:
+            return not types or base.pin == pin or self._hot_types(base.pin) == types
+        except OmnigraphError:
+            return False
+
+    def _hot_types(self, pin: TablePin) -> dict[PropertyId, str]:
+        """The hot properties of a large table, with the types of their columns in a version."""
+        hot = self._hot.get(pin.table_key, ())
+        if not hot or not is_worth_a_file(pin):
+            return {}
+        schema = self._store.tables.reader(pin).schema
+        names = property_columns(schema)
+        types = {each: schema.field(names[each]).type for each in hot if each in names}
+        return {each: str(stored) for each, stored in types.items() if can_be_filed(stored)}
+
     # Edges
 
     def _edges(self, pin: TablePin, source: NodeBase, target: NodeBase) -> None:
@@ -229,17 +305,14 @@ class _Builder:
     def _write_edges(self, pin: TablePin, source: NodeBase, target: NodeBase) -> None:
         reader = self._store.tables.reader(pin)
         ends = self._loaded(pin, reader, source, target)
-        if ends is not None:
-            row_ids = from_arrow(in_one(reader.row_ids()))
-        else:
-            rows = reader.rows(["src", "dst"], with_row_id=True)
-            ends = _both_numbers(rows, source, target)
+        if ends is None:
+            ends = table_ends(self._store, reader, (source, target), self._tasks)
             if any(each.min(initial=0) < 0 for each in ends):
                 # A node newer than the file of its table: the delta numbers it otherwise.
                 source, target = self._exact(source, target)
-                ends = _both_numbers(rows, source, target)
-            row_ids = from_arrow(in_one(rows[ROW_ID]))
+                ends = table_ends(self._store, reader, (source, target), self._tasks)
         counts = (source.file.count, target.file.count)
+        row_ids = from_arrow(in_one(reader.row_ids()))
         facts, arrays = edge_arrays(ends, counts, row_ids)
         self._write_edge_file(pin, source, target, facts, arrays, in_order=True)
 
@@ -265,10 +338,7 @@ class _Builder:
         for base in bases:
             key = base.pin.table_key
             if key not in exact and base.touched.num_rows:
-                pin = self._snapshot.tables[key]
-                self._fold_nodes(pin, base)
-                self._store.derived.clear()
-                base = self._store.derived.nodes(pin) or base
+                base = self._nodes_anew(self._snapshot.tables[key], base) or base
             exact.setdefault(key, base)
         return [exact[base.pin.table_key] for base in bases]
 
@@ -312,27 +382,3 @@ class _Builder:
 
 def _is_short(delta: EdgeDelta, base: EdgeBase) -> bool:
     return (len(delta.removed) + len(delta.row_ids)) * _FOLDED_SHARE <= base.file.count
-
-
-def _both_numbers(
-    rows: pa.Table, source: NodeBase, target: NodeBase
-) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers at both ends of edges, worked out at once."""
-    own = short_ids(source.file.strings)
-    other = own if source is target else short_ids(target.file.strings)
-    sides = ((rows["src"], source, own), (rows["dst"], target, other))
-    near, far = in_order(lambda side: _numbers(*side), sides, threads=2)
-    return near, far
-
-
-def _numbers(ids: pa.ChunkedArray, base: NodeBase, known: ShortIds | None) -> np.ndarray:
-    """The numbers of ends; -1 for a node that the version of the base does not have."""
-    file = base.file
-    if known is not None:
-        flat = known.numbers(ids)
-    else:
-        numbers = pc.index_in(ids.cast(file.strings.type), value_set=file.strings).fill_null(-1)
-        flat = numbers.to_numpy()
-    if len(file.gone):
-        flat = np.where(np.isin(flat, file.gone), -1, flat)
-    return flat.astype(np.int32, copy=False)

@@ -23,25 +23,31 @@ def build_column(
     store: Store, base: TablePin, nodes: NodeFile, property_id: int, stored: str
 ) -> ColumnFile | None:
     """The file of a column, written unless another process is at it; None without one."""
+    with store.derived.files.building() as is_builder:
+        return column_made(store, base, nodes, property_id, stored) if is_builder else None
+
+
+def column_made(
+    store: Store, base: TablePin, nodes: NodeFile, property_id: int, stored: str
+) -> ColumnFile | None:
+    """The file of a column, written by the builder where it is missing; None when the version of
+    the node file is gone, or has no such column."""
     derived = store.derived
-    with derived.files.building() as is_builder:
-        if not is_builder:
+    known = derived.column(base, nodes, property_id, stored, fetch=True)
+    if known is not None:
+        return known
+    try:
+        values = _values(store, base, nodes, property_id)
+        if values is None or str(values.type) != stored:
             return None
-        known = derived.column(base, nodes, property_id, stored, fetch=True)
-        if known is not None:
-            return known
-        try:
-            values = _values(store, base, nodes, property_id)
-            if values is None or str(values.type) != stored:
-                return None
-            facts, arrays = column_arrays(values, nodes.digest)
-            facts["property"] = property_id
-            facts["fingerprint"] = derived.fingerprint(base)
-            file = derived.files.write(column_kind(property_id), base, facts, arrays)
-            return None if file is None else ColumnFile(file)
-        except OmnigraphError as cause:
-            store.stats.event("derived.unwritten", cause=str(cause))
-            return None  # the version of the node file is gone
+        facts, arrays = column_arrays(values, nodes.digest)
+        facts["property"] = property_id
+        facts["fingerprint"] = derived.fingerprint(base)
+        file = derived.files.write(column_kind(property_id), base, facts, arrays)
+        return None if file is None else ColumnFile(file)
+    except OmnigraphError as cause:
+        store.stats.event("derived.unwritten", cause=str(cause))
+        return None
 
 
 def _values(store: Store, base: TablePin, nodes: NodeFile, property_id: int) -> pa.Array | None:

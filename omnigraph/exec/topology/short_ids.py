@@ -1,6 +1,6 @@
 """Fast path of: Arrow's `index_in` — hash join of ids of up to 64 bytes.
 
-Reference: `exec/topology/build.py`, which looks every id up with `index_in`.
+Reference: `exec/topology/table_ends.py`, which looks every id up with `index_in`.
 Held equal by: `test_TP1_short_ids_are_numbered_as_arrow_numbers_them`.
 Falls back: for ids longer than 64 bytes, and when hashes collide too often.
 

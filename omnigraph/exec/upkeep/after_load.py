@@ -13,6 +13,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.exec.load.request import IndexTiming, LoadIndexes
 from omnigraph.exec.topology.build import NO_ENDS, topology_after
 from omnigraph.exec.topology.end_numbers import LoadedEnds
+from omnigraph.exec.topology.table_ends import EndsTasks
 from omnigraph.exec.upkeep.optimize import Optimizer, Run
 from omnigraph.storage.records import CommitNote
 from omnigraph.storage.store import Store
@@ -32,14 +33,15 @@ def after_load(
     run: Run | None = None,
     parts: int = 1,
     ends: Mapping[TableKey, LoadedEnds] = NO_ENDS,
+    tasks: EndsTasks | None = None,
 ) -> LoadIndexes:
     """Build what the tables of a load lack. `run` and `parts` are those of the optimizer; `ends`
-    are the numbers that the load gave to the ends of its edges."""
+    are the numbers that the load gave to the ends of its edges, and `tasks` number others."""
     tables = frozenset(touched)
     built = LoadIndexes()
     if indexes == "now":
         built = _indexed(store, catalog, branch, tables, actor, run, parts)
-    topology_after(store, catalog, branch, touched=tables, ends=ends)
+    topology_after(store, catalog, branch, touched=tables, ends=ends, tasks=tasks)
     return built
 
 

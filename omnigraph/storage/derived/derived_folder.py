@@ -250,14 +250,16 @@ class DerivedFiles:
 
     def _prune(self, folder: Path, newest: DerivedName) -> None:
         """Remove the oldest files of a line, which newer ones replace."""
-        alike = [
-            each
-            for each in _entries(folder, "")
-            if (each.name.kind, each.name.line) == (newest.kind, newest.line)
-        ]
-        for entry in sorted(alike, key=lambda each: each.name.version)[:-_KEPT]:
+        names = {each.name for each in _entries(folder, "")}
+        if self._remote is not None and not self._read_only:
+            listed = map(DerivedName.parsed, self._remote.names(folder.name))
+            names |= {each for each in listed if each is not None}
+        alike = [each for each in names if (each.kind, each.line) == (newest.kind, newest.line)]
+        for name in sorted(alike, key=lambda each: each.version)[:-_KEPT]:
             with suppress(OSError):
-                entry.path.unlink()
+                (folder / str(name)).unlink()
+            if self._remote is not None and not self._read_only:
+                self._remote.remove(folder / str(name))
 
     def remove(self, unused: Callable[[DerivedEntry], bool]) -> tuple[int, int]:
         """Remove the files for which a condition holds: how many, and their bytes."""

@@ -39,10 +39,13 @@ class RemoteCopies:
             self._looked_s = now
             self._asked.clear()
         self._asked.add(version)
+        for name in self.names(segment):
+            yield name, self._sizes[f"{self._folder}/{segment}/{name}"]
+
+    def names(self, segment: str) -> list[str]:
+        """Names of the files of one table, as the store was last seen."""
         prefix = f"{self._folder}/{segment}/"
-        for path, size in self._sizes.items():
-            if path.startswith(prefix):
-                yield path.removeprefix(prefix), size
+        return [path.removeprefix(prefix) for path in self._sizes if path.startswith(prefix)]
 
     def everything(self) -> Iterator[tuple[str, str, int]]:
         """Every file beside the graph: the folder of its table, its name and its size."""

@@ -20,8 +20,8 @@ from omnigraph.storage.lance.parallel import both
 from omnigraph.storage.lance.refs import ForkId, Ref
 from omnigraph.storage.lance.strict_commit import now_s
 from omnigraph.storage.lance.tag_refs import TagRefs
-from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.manifest.state import LOCATION, State, read_state
+from omnigraph.storage.manifest.state_copies import COMMITS_MAX, StateCopies
 from omnigraph.storage.names import MAIN, POINT_MARKS, owner_of
 from omnigraph.storage.records import Commit, Snapshot
 
@@ -45,7 +45,7 @@ class Manifest:
     """The manifest of one graph, on all its branches."""
 
     def __init__(
-        self, uri: str, datasets: Datasets, tag_refs: TagRefs, copies: LocalCopies | None = None
+        self, uri: str, datasets: Datasets, tag_refs: TagRefs, copies: StateCopies | None = None
     ) -> None:
         self._uri = uri
         self._datasets = datasets
@@ -218,6 +218,12 @@ class Manifest:
         """Remember a state that this process just published."""
         self._looked[state.branch] = now_s()
         self._remember(state)
+
+    def leave_checkpoint(self, *, commits: int = COMMITS_MAX) -> None:
+        """Leave the state of main for machines that never read the graph, if the one that is there
+        lacks so many commits."""
+        if self._copies is not None:
+            self._copies.leave(self._states.get(MAIN), commits=commits)
 
     def close(self) -> None:
         """Drop everything remembered."""

@@ -6,6 +6,7 @@ seen, so a refresh costs what was published since.
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +18,7 @@ from omnigraph.storage import stamp
 from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.columns import ADDRESS, CREATED
 from omnigraph.storage.lance.datasets import Datasets, Handle
-from omnigraph.storage.lance.derived_bases import fingerprint
 from omnigraph.storage.lance.refs import ForkId
-from omnigraph.storage.local_copies import LocalCopies
 from omnigraph.storage.names import MAIN, MANIFEST, decode, lock_name
 from omnigraph.storage.records import (
     GRAPH_COMMIT,
@@ -41,8 +40,6 @@ from omnigraph.storage.records import (
 from omnigraph.types import TableKey
 
 LOCATION = MANIFEST
-_COPIES = "states"
-
 STATE_COLUMNS = [
     "object_id",
     "object_type",
@@ -59,6 +56,24 @@ def publish_lock(branch: str) -> str:
     """The lock publishers of a branch take turns on. The commit itself decides; turns only keep
     writers of different tables from using up each other's attempts."""
     return lock_name("publish", branch)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedRows:
+    """Rows of a state that need not be read, and the fragments they are of."""
+
+    rows: pa.Table
+    fragments: frozenset[int]
+
+
+class RowCopies(Protocol):
+    """Rows of states kept elsewhere than in the manifest."""
+
+    def rows(self, handle: Handle, branch: str) -> CopiedRows | None:
+        """The rows of some fragments of a version, if there is a copy."""
+
+    def keep(self, handle: Handle, rows: pa.Table) -> None:
+        """Keep the rows of a version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +149,27 @@ def read_state(
     identity: ForkId | None,
     known: State | None,
     uri: str,
-    copies: LocalCopies | None = None,
+    copies: RowCopies | None = None,
 ) -> State:
     """The state at a version of the manifest, from what `known` has not seen. A version stamped by
     another program is refused."""
     stamp.require_supported(handle.schema, uri=uri)
     fragments = handle.get_fragments()
     seen = frozenset() if known is None else known.seen
+    copies = copies if known is None else None
+    copied = None if copies is None else copies.rows(handle, branch)
+    if copied is not None:
+        seen = copied.fragments
     fresh = [fragment for fragment in fragments if fragment.fragment_id not in seen]
-    rows = None
-    if known is None and copies is not None:
-        rows = _copied(copies, handle)
-    if rows is None:
+    rows = None if copied is None else copied.rows
+    if fresh or rows is None:
         with datasets.lance_call("scan_manifest", branch):
-            rows = _state_rows(handle, fresh) if known is None else _rows(handle, fresh)
-        if known is None and copies is not None:
-            _copy(copies, handle, rows)
+            is_whole = known is None and copied is None
+            more = _state_rows(handle, fresh) if is_whole else _rows(handle, fresh)
+        # A head row replaces that of the fragments before.
+        rows = more if rows is None else pa.concat_tables([rows, more])
+        if copies is not None:
+            copies.keep(handle, rows)
     pins = tuple(known.pins.values()) if known else ()
     stones = (*(known.tombstones if known else ()), *_tombstones(rows))
     heads = {**(known.heads if known else {}), **_heads(rows)}
@@ -192,22 +212,6 @@ def _state_rows(handle: Handle, fragments: list[LanceFragment]) -> pa.Table:
     listed = ", ".join("'" + folder.replace("'", "''") + "'" for folder in sorted(left_out))
     older = f"object_type = '{TABLE_VERSION}' AND location IN ({listed})"
     return pa.concat_tables([rows, _rows(handle, fragments, older)])
-
-
-def _copied(copies: LocalCopies, handle: Handle) -> pa.Table | None:
-    """The rows of a version of the manifest that another process of this machine has read."""
-    data = copies.get(_COPIES, fingerprint(handle))
-    if data is None:
-        return None
-    with pa.ipc.open_file(pa.BufferReader(data)) as stream:
-        return stream.read_all()
-
-
-def _copy(copies: LocalCopies, handle: Handle, rows: pa.Table) -> None:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, rows.schema) as stream:
-        stream.write_table(rows)
-    copies.put(_COPIES, fingerprint(handle), sink.getvalue().to_pybytes())
 
 
 def _head_row(datasets: Datasets, branch: str, heads: Mapping[str, Head]) -> str:

@@ -246,7 +246,7 @@ def test_metadata_changes_alone_are_a_commit(graph: Graph) -> None:
     graph.schema.apply(
         changed(
             ("node City {", 'node City @description("a place") {'),
-            ("nick: String?", 'nick: String? @description("short")'),
+            ("nick: String?", 'nick: String? @description("short") @hot'),
         )
     )
     assert head(graph) != at

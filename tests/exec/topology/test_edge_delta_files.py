@@ -121,6 +121,27 @@ def _ends(graph: Graph, branch: str) -> Any:
     return nodes.file.lineage, nodes.file.lineage
 
 
+def test_TP5_a_merge_of_many_edges_leaves_a_delta_and_one_of_few_leaves_none(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "g"
+    with filed(path) as graph:
+        for number, (count, deltas) in enumerate(((2, 0), (20, 1))):
+            branch = f"b{number}"
+            graph.branches.create(branch)
+            edges = ", ".join(f'"{name(n)}"' for n in range(count))
+            for end in edges.split(", "):
+                graph.mutate(
+                    f"query q() {{ insert Knows {{ from: {end}, to: {end} }} }}", branch=branch
+                )
+            befriend(graph, 1, 50 + number)  # so that the merge is no fast-forward
+            before = kinds(path).count(EDGE_DELTAS)
+            graph.branches.merge(branch)
+            assert kinds(path).count(EDGE_DELTAS) - before == deltas
+        assert answers(graph) == expected(path)
+        assert graph.check().ok
+
+
 def test_TP3_every_byte_range_of_a_delta_damaged_changes_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
