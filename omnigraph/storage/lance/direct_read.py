@@ -116,6 +116,14 @@ class DirectReader:
                 tables.append(rows)
         return tables, pa.array(np.concatenate(others))
 
+    def addresses(self, handle: Handle, row_ids: pa.Array) -> pa.Array | None:
+        """The addresses of the rows, in any order; None when one of them is not known."""
+        located, others = self._located(handle, row_ids)
+        if any(len(each) for each in others):
+            return None
+        parts = [addresses_in(fragment.fragment_id, offsets) for fragment, _, offsets in located]
+        return pa.array(np.concatenate(parts) if parts else np.empty(0, np.uint64))
+
     def present(self, handle: Handle, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """The rows in any order, those whose offsets are not known by a filter of Lance."""
         tables, others = self.rows(handle, row_ids, columns)
