@@ -99,7 +99,7 @@ class OmniGraph(MoreOmniGraph):
         return [row["n"] for row in self.graph.query(_NEAR, {"v": vector}).rows]
 
     def upsert(self, people: pa.Table, branch: str = "main") -> None:
-        self.graph.load(people, "merge", type="Person", branch=branch)
+        self.graph.load(people, "merge", type="Person", branch=branch, indexes="later")
 
     def create_branch(self, branch: str) -> None:
         self.graph.branches.create(branch)
