@@ -231,8 +231,8 @@ def _numbers(data: bytes, span: _ValueSpans, kind: pa.DataType) -> pa.Array | No
 def _are_json(texts: pa.Array) -> bool:
     """Whether texts that Arrow reads as floats are numbers of JSON: a digit first, but for a minus,
     a digit last and before an exponent, and no zeros in front."""
-    _, places, signs = texts.buffers()
-    ends = np.frombuffer(places, np.int32)[: len(texts) + 1].astype(np.intp)
+    _, offsets, signs = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[: len(texts) + 1].astype(np.intp)
     signs = np.append(np.frombuffer(signs, np.uint8)[: ends[-1]], np.uint8(_SPACE))
     is_digit = signs - np.uint8(_ZERO) < 10
     starts = ends[:-1] + (signs[ends[:-1]] == _MINUS)

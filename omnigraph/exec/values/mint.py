@@ -83,14 +83,14 @@ def _spelled(head: int, numbers: npt.NDArray[np.int64], tail_chars: int) -> pa.A
     if not count:
         return pa.array([], pa.utf8())
     first = head << 5 * tail_chars | int(numbers[0])
-    pairs = [_PAIRS[first >> 10 * place & 1023] for place in range(_CHARS // 2)]
+    pairs = [_PAIRS[first >> 10 * step & 1023] for step in range(_CHARS // 2)]
     # All texts are the first one, and then those pairs of letters are set in which they differ.
     texts = bytearray(np.array(pairs[::-1]).tobytes()) * count
     chars = np.frombuffer(texts, np.uint16).reshape(count, _CHARS // 2)
-    for place in range(-(-(int(numbers[0]) ^ int(numbers[-1])).bit_length() // 10)):
-        own = numbers >> 10 * place
-        own |= head << 5 * tail_chars >> 10 * place & 1023
-        chars[:, -1 - place] = _PAIRS.take(own & 1023)
+    for step in range(-(-(int(numbers[0]) ^ int(numbers[-1])).bit_length() // 10)):
+        own = numbers >> 10 * step
+        own |= head << 5 * tail_chars >> 10 * step & 1023
+        chars[:, -1 - step] = _PAIRS.take(own & 1023)
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(_CHARS)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(texts)]
     return pa.Array.from_buffers(pa.utf8(), count, buffers)
