@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.lines import Lines
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.uniform_lines import uniform_table
@@ -62,7 +63,7 @@ def read_flat(
     owner: Owner,
     lines: Lines,
     sample: Sequence[Any],
-    rename: Mapping[str, str],
+    rename: ColumnNames,
     never_null: Iterable[str],
 ) -> LineColumns:
     """The rows of lines that are flat records of a type; `rename` gives members other names."""
@@ -169,7 +170,7 @@ def _seen(records: Sequence[Mapping[str, Any]], name: str) -> Any:
     return next((value for value in values if value != []), None)
 
 
-def _sources(owner: Owner, sample: Sequence[Any], rename: Mapping[str, str]) -> dict[str, str]:
+def _sources(owner: Owner, sample: Sequence[Any], rename: ColumnNames) -> dict[str, str]:
     """The member that fills each property, end or id, as the sample has them."""
     seen = {name for record in sample for name in record}
     chosen: dict[str, str] = {}
@@ -184,7 +185,7 @@ def _sources(owner: Owner, sample: Sequence[Any], rename: Mapping[str, str]) -> 
     return chosen
 
 
-def _spellings(owner: Owner, rename: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+def _spellings(owner: Owner, rename: ColumnNames) -> Iterator[tuple[str, list[str]]]:
     def spelled(*targets: str) -> list[str]:
         plain = [target for target in targets if target not in rename]
         return [*(source for source, target in rename.items() if target in targets), *plain]
