@@ -2,6 +2,7 @@
 
     python bench/peers.py                              100,000 people, a million friendships
     python bench/peers.py --people 10000 --edges 100000 --keep /var/tmp/peers --save
+    python bench/peers.py --cpu                        processor time, for a busy machine
 
 Engines take turns within each line, so that a busy machine is busy for all; a figure is a median,
 and the ratio is ours over the best of the others, bare Lance apart. Answers are compared: a line
@@ -105,6 +106,7 @@ def main() -> None:
     words.add_argument("--edges", type=int, default=1_000_000)
     words.add_argument("--keep", help="a folder for the input, used again")
     words.add_argument("--save", action="store_true", help="keep the figures in results/peers.json")
+    words.add_argument("--cpu", action="store_true", help="processor time, not wall time")
     words.add_argument("--only", nargs="*", default=[], help="lines, by how they begin")
     words.add_argument("--child", nargs="*", help=argparse.SUPPRESS)
     asked = words.parse_args()
@@ -114,25 +116,29 @@ def main() -> None:
     base = Path(asked.keep or tempfile.mkdtemp())
     files = peers_data.make(base, asked.people, asked.edges)
     with tempfile.TemporaryDirectory(dir=base) as own:
-        table = run(files, Path(own), asked.people, asked.only)
+        table = run(files, Path(own), asked.people, asked.only, is_cpu=asked.cpu)
     if asked.save:
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        kept[f"{asked.people}-{asked.edges}"] = table
+        kept[f"{asked.people}-{asked.edges}{'-cpu' if asked.cpu else ''}"] = table
         RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
 
 
-def run(files: Path, folder: Path, people: int, only: list[str]) -> dict[str, Any]:
+def run(
+    files: Path, folder: Path, people: int, only: list[str], *, is_cpu: bool = False
+) -> dict[str, Any]:
     """Every line over every engine that is installed; printed as it comes."""
+    clock = time.process_time if is_cpu else time.perf_counter
     present = [engine for engine in ENGINES if _is_installed(engine, folder)]
     names = [engine.name for engine in present]
-    print(f"load average {os.getloadavg()[0]:.1f}; milliseconds, medians\n")
+    of_cpu = " of processor time" if is_cpu else ""
+    print(f"load average {os.getloadavg()[0]:.1f}; milliseconds{of_cpu}, medians\n")
     print("| line | " + " | ".join(names) + " | ours / best | ours / bare |")
     print("|---|" + "---|" * (len(names) + 2))
     table: dict[str, Any] = {}
     for ending in ("jsonl", "parquet"):  # the second is what the lines below are asked of
         _loads(present, files, folder, ending, table)
     engines = {engine.name: engine(folder / engine.name) for engine in present}
-    _ask(engines, Line("indexes", "indexes", rounds=1), table)
+    _ask(engines, Line("indexes", "indexes", rounds=1), table, clock)
     for line in lines(people):
         if line.branches and "b0" not in table.get("branches", ()):
             for name in BRANCHING & engines.keys():
@@ -140,14 +146,16 @@ def run(files: Path, folder: Path, people: int, only: list[str]) -> dict[str, An
                     engines[name].create_branch(f"b{nth}")
             table["branches"] = ["b0"]
         if not only or any(line.name.startswith(each) for each in only):
-            _ask(engines, line, table)
+            _ask(engines, line, table, clock)
     engines.clear()
     _first_hops(present, folder, table)
     table.pop("branches", None)
     return table
 
 
-def _ask(engines: dict[str, Any], line: Line, table: dict[str, Any]) -> None:
+def _ask(
+    engines: dict[str, Any], line: Line, table: dict[str, Any], clock: Callable[[], float]
+) -> None:
     figures = Figures()
     for nth in range(line.rounds):
         answers: dict[str, Any] = {}
@@ -158,9 +166,9 @@ def _ask(engines: dict[str, Any], line: Line, table: dict[str, Any]) -> None:
             if method is None or (line.branches and name not in BRANCHING):
                 continue
             given = [line.arguments(nth * line.calls + call) for call in range(line.calls)]
-            began = time.perf_counter()
+            began = clock()
             found = [method(*each) for each in given]
-            taken = (time.perf_counter() - began) / line.calls
+            taken = (clock() - began) / line.calls
             figures.times.setdefault(name, []).append(taken * 1_000)
             answers[name] = found
         told = [answer for answer in answers.values() if answer != [None] * line.calls]

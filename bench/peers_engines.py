@@ -64,9 +64,11 @@ class OmniGraph(MoreOmniGraph):
             *(("people", {"type": "Person"}), ("companies", {"type": "Company"})),
             *(("knows", {"edge": "Knows"}), ("works", {"edge": "WorksAt"})),
         ):
-            # Indexes are a line of their own.
+            # Indexes are a line of their own. Beyond 64 MiB a load would start Spark, of which this
+            # process would count neither time nor memory.
             file = files / f"{name}.{ending}"
-            total += self.graph.load(file, "append", indexes="later", **owner).total_entities
+            done = self.graph.load(file, "append", indexes="later", engine="local", **owner)
+            total += done.total_entities
         return total
 
     def indexes(self) -> None:
@@ -97,7 +99,7 @@ class OmniGraph(MoreOmniGraph):
         return [row["n"] for row in self.graph.query(_NEAR, {"v": vector}).rows]
 
     def upsert(self, people: pa.Table, branch: str = "main") -> None:
-        self.graph.load(people, "merge", type="Person", branch=branch)
+        self.graph.load(people, "merge", type="Person", branch=branch, indexes="later")
 
     def create_branch(self, branch: str) -> None:
         self.graph.branches.create(branch)

@@ -51,7 +51,7 @@ def cleaned(folder: Path, commits: int, keep: int) -> dict[str, Any]:
     root, fresh = folder / "graph.omni", folder / "fresh.omni"
     before, began = on_disk(root), time.process_time()
     with og.open(str(root)) as graph:
-        graph.cleanup(keep=keep, confirm=True)
+        graph.cleanup(keep=keep, grace="0s", confirm=True)
     took = time.process_time() - began
     rows = [{"name": f"p{number}", "age": number} for number in range(1, commits + 1)]
     with og.init(str(fresh), schema=folder / "schema.pg", durability="os") as graph:

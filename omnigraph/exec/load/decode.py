@@ -21,7 +21,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames, renamed
 from omnigraph.exec.load.json_columns import read_flat, read_lines
-from omnigraph.exec.load.lines import lines_of
+from omnigraph.exec.load.lines import Lines, lines_of
 from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
 from omnigraph.exec.rules.faults import LIMITS, Faults
 from omnigraph.exec.values.arrow_json import NotSure
@@ -88,48 +88,46 @@ class Decoder:
             if rows is not None:
                 done.rows.append(rows)
             else:
-                every = range(lines.count(b"\n") + 1) if indexes is None else indexes
-                self._slow(lines, every, block, done)
+                every = range(len(lines)) if indexes is None else indexes
+                self._slow(lines.data[:-1], every, block, done)
         return done
 
     # Many lines at once
 
-    def _groups(self, data: bytes) -> Iterator[tuple[bytes, Iterable[int] | None]]:
+    def _groups(self, data: bytes) -> Iterator[tuple[Lines, Iterable[int] | None]]:
         """Lines grouped by their first member, with their indexes in the block; indexes are None
         when all lines are to be read one by one."""
         whole = lines_of(data)
         data = whole.data
         if whole.longest > LINE_TOKENS_MAX or not whole.are_objects():
-            yield data[:-1], None
-            return
-        if whole.has_null_member(self._never_null):
-            yield data[:-1], None
+            yield whole, None
             return
         if self._owner is not None:
-            yield data, range(len(whole))
+            yield whole, range(len(whole))
             return
         if whole.begin_with(data[: data.index(b"\n")].split(b",", 1)[0]):
-            yield data, range(len(whole))
+            yield whole, range(len(whole))
             return
         alike: dict[bytes, list[int]] = {}
         lines = data.split(b"\n")[:-1]
         for index, line in enumerate(lines):
             alike.setdefault(line.split(b",", 1)[0], []).append(index)
         for indexes in alike.values():
-            yield b"\n".join([lines[index] for index in indexes]) + b"\n", indexes
+            yield lines_of(b"\n".join([lines[index] for index in indexes])), indexes
 
-    def _fast(self, data: bytes, indexes: Iterable[int], first: int) -> TypedRows | None:
-        if self._patch and b"null" in data:
+    def _fast(self, lines: Lines, indexes: Iterable[int], first: int) -> TypedRows | None:
+        if self._patch and b"null" in lines.data:
             return None  # Arrow's reader does not tell a null from a member that is absent
         try:
-            sample = [json.loads(line) for line in _head(data)]
+            sample = [json.loads(line) for line in _head(lines.data)]
             owner = self._owner or _owner_of(self._catalog, sample[0])
             if owner is None:
                 return None
             if self._owner is None:
-                rows = read_lines(owner, data, sample)
+                rows = read_lines(owner, lines, sample, self._never_null)
             else:
-                rows = read_flat(self._catalog, owner, data, sample, self._rename)
+                flat = (self._catalog, owner, lines, sample, self._rename)
+                rows = read_flat(*flat, self._never_null)
         except (NotSure, ValueError, RecursionError):
             return None
         numbers = (
@@ -140,8 +138,9 @@ class Decoder:
         if rows.table.num_rows != len(numbers):
             return None
         absent = rows.absent if self._patch else {}
-        lines = pa.array(numbers + first)
-        return TypedRows(owner, rows.table, lines, rows.given, rows.rounded, absent)
+        return TypedRows(
+            owner, rows.table, pa.array(numbers + first), rows.given, rows.rounded, absent
+        )
 
     # Line by line
 

@@ -10,7 +10,7 @@ Arrow's reader refuses unknown members, duplicate members and values of another 
 that it would read differently are detected here or by `column_casts`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.exec.load.column_names import ColumnNames
+from omnigraph.exec.load.lines import Lines
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.uniform_lines import uniform_table
 from omnigraph.exec.values.arrow_json import NotSure, json_type, parse_lines
 from omnigraph.exec.values.column_casts import Spelling, cast_column
 from omnigraph.exec.values.default_cells import default_cells
@@ -42,23 +44,31 @@ class LineColumns:
     rounded: dict[str, int] = field(default_factory=dict)
 
 
-def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> LineColumns:
-    """The rows of graph lines that should all be of one type."""
-    parsed = parse_lines(_line_schema(owner, sample), data)
+def read_lines(
+    owner: Owner, lines: Lines, sample: Sequence[Any], never_null: Iterable[str]
+) -> LineColumns:
+    """The rows of graph lines that should all be of one type. Of members that are `never_null` an
+    explicit null is not the same as their absence."""
+    parsed = _parsed(_line_schema(owner, sample), lines, never_null)
     word, is_edge = ("edge", True) if isinstance(owner, EdgeType) else ("type", False)
     named = parsed.column(word)
     if named.null_count or not _all_are(named, owner, is_edge):
         raise NotSure
     ends = {end: _end(_one(parsed.column(word)), None) for word, end in _ENDS} if is_edge else {}
-    return _rows(owner, _members(parsed), ends, data)
+    return _rows(owner, _members(parsed), ends, lines.data)
 
 
 def read_flat(
-    catalog: Catalog, owner: Owner, data: bytes, sample: Sequence[Any], rename: ColumnNames
+    catalog: Catalog,
+    owner: Owner,
+    lines: Lines,
+    sample: Sequence[Any],
+    rename: ColumnNames,
+    never_null: Iterable[str],
 ) -> LineColumns:
     """The rows of lines that are flat records of a type; `rename` gives members other names."""
     names = _sources(owner, sample, rename)
-    parsed = parse_lines(_flat_schema(owner, sample, names), data)
+    parsed = _parsed(_flat_schema(owner, sample, names), lines, never_null)
     members = {target: _one(parsed.column(source)) for target, source in names.items()}
     count = parsed.num_rows
     for name in ("id", "src", "dst", *(prop.name for prop in owner.properties)):
@@ -67,7 +77,16 @@ def read_flat(
     if isinstance(owner, EdgeType):
         for (_, end), node in zip(_ENDS, (owner.source, owner.target), strict=True):
             ends[end] = _end(members[end], catalog.nodes[node])
-    return _rows(owner, members, ends, data)
+    return _rows(owner, members, ends, lines.data)
+
+
+def _parsed(schema: pa.Schema, lines: Lines, never_null: Iterable[str]) -> pa.Table:
+    parsed = uniform_table(schema, lines)
+    if parsed is not None:
+        return parsed
+    if lines.has_null_member(never_null):
+        raise NotSure
+    return parse_lines(schema, lines.data)
 
 
 def _rows(

@@ -57,22 +57,25 @@ class Lines:
 
     def begin_with(self, prefix: bytes) -> bool:
         """Whether each line begins with these bytes."""
-        size = len(prefix)
-        if int((self.ends - self.starts).min()) < size:
+        if int((self.ends - self.starts).min()) < len(prefix):
             return False
-        if size < _WORD:
-            raw = np.frombuffer(self.data, np.uint8)
-            return all(
-                (raw[self.starts + offset] == prefix[offset]).all() for offset in range(size)
-            )
-        # Eight bytes from any byte on, as one number each.
-        words = np.ndarray((len(self.data) - _WORD + 1,), "<u8", self.data, strides=(1,))
-        offsets = [*range(0, size - _WORD, _WORD), size - _WORD]
-        expected = (int.from_bytes(prefix[offset : offset + _WORD], "little") for offset in offsets)
-        return all(
-            (words[self.starts + offset] == np.uint64(word)).all()
-            for offset, word in zip(offsets, expected, strict=True)
-        )
+        return stands_at(self.data, prefix, self.starts)
+
+
+def stands_at(data: bytes, text: bytes, offsets: np.ndarray) -> bool:
+    """Whether a text stands at each of these offsets, which leave room for it."""
+    size = len(text)
+    if size < _WORD:
+        raw = np.frombuffer(data, np.uint8)
+        return all((raw[offsets + n] == text[n]).all() for n in range(size))
+    # Eight bytes from any byte on, as one number each.
+    words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))
+    steps = [*range(0, size - _WORD, _WORD), size - _WORD]
+    expected = (int.from_bytes(text[step : step + _WORD], "little") for step in steps)
+    return all(
+        (words[offsets + step] == np.uint64(word)).all()
+        for step, word in zip(steps, expected, strict=True)
+    )
 
 
 def lines_of(data: bytes) -> Lines:

@@ -52,13 +52,18 @@ class NamedColumns:
         self._schema = source.reader.schema
         self._properties = {name: prop for prop, name in property_columns(self._schema).items()}
         self.files = files
+        self._opened: dict[str, ColumnFile] = {}
 
     def get(self, name: str, *, build: bool = False) -> ColumnFile | None:
         """The file of a column."""
+        column = self._opened.get(name)
         prop = self._properties.get(name)
-        if prop is None:
-            return None
-        return self.files.get(self._schema.field(name), int(prop), build=build)
+        if column is not None or prop is None:
+            return column
+        column = self.files.get(self._schema.field(name), int(prop), build=build)
+        if column is not None:
+            self._opened[name] = column
+        return column
 
     def whole(self, name: str, column: ColumnFile) -> pa.Array:
         """All values of a column's file."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, NodeType, Type
+from omnigraph.exec.rules.rules import rules_of
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.own_columns import stored_column
@@ -185,14 +186,19 @@ class PendingTable:
             self._remove(rows_by_key(self.reader, str(end), nodes, self._removed_columns()))
 
     def _remove(self, rows: pa.Table) -> pa.Table:
-        fresh = without_ids(rows, _ids(self.removed))
+        # Of one version an address is as good as an id, and need not be read.
+        known = self.removed.column(ADDRESS).combine_chunks()
+        fresh = rows.filter(pc.invert(pc.is_in(rows.column(ADDRESS), value_set=known)))
         if fresh.num_rows:
             self.removed = pa.concat_tables([self.removed, fresh.cast(self.removed.schema)])
         return fresh
 
     def _removed_columns(self) -> list[str]:
-        """Columns kept of a removed row: id, source of an edge, address."""
-        return ["id", *([] if isinstance(self.owner, NodeType) else ["src"]), ADDRESS]
+        """Columns kept of a removed row: its address, the id of a node, and what the cardinality of
+        an edge is checked by."""
+        if isinstance(self.owner, NodeType):
+            return ["id", ADDRESS]
+        return [ADDRESS] if rules_of(self.owner).cardinality is None else ["id", "src", ADDRESS]
 
     # Staging
 

@@ -24,6 +24,7 @@ from omnigraph.exec.topology.end_numbers import Ends, LoadedEnds
 from omnigraph.exec.topology.node_delta import (
     equal_columns,
     id_columns_of,
+    kept_numbers,
     node_delta,
     text_equal_to_id,
 )
@@ -243,9 +244,16 @@ class _Builder:
         reader = self._store.tables.reader(pin)
         same = text_equal_to_id(reader)
         rows = reader.rows([KEY, *same.values()], with_row_id=True)
-        facts, arrays = node_arrays(in_one(rows[KEY]), from_arrow(in_one(rows[ROW_ID])))
-        lineage: list[str] = []
-        more = {"lineage": lineage, "id_columns": equal_columns(rows, same), "in_order": True}
+        ids, row_ids = in_one(rows[KEY]), from_arrow(in_one(rows[ROW_ID]))
+        before = self._store.derived.numbering(pin)
+        kept = None if before is None else kept_numbers(before, ids, row_ids)
+        facts, arrays = node_arrays(*(kept or (ids, row_ids)))
+        lineage = [] if before is None or kept is None else sorted(before.lineage)
+        more = {
+            "lineage": lineage,
+            "id_columns": equal_columns(rows, same),
+            "in_order": kept is None,
+        }
         self._write(NODES, pin, {**facts, **more}, arrays)
 
     def _fold_nodes(self, pin: TablePin, base: NodeBase) -> None:

@@ -16,6 +16,9 @@ from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER
 
+_GONE_SHARE = 10
+"""Numbers without a row are kept while they are fewer than one in so many."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeDelta:
@@ -35,6 +38,23 @@ def node_delta(touched: pa.Table) -> NodeDelta:
     """The delta that a comparison of two versions gives."""
     after = touched[AFTER].fill_null(pa.scalar(int(NO_ROW), pa.uint64()))
     return NodeDelta(in_one(touched[KEY]), after.to_numpy())
+
+
+def kept_numbers(
+    before: NodeFile, ids: pa.Array, row_ids: np.ndarray
+) -> tuple[pa.Array, np.ndarray] | None:
+    """The ids of a version by number with their row ids, so that those of an earlier file keep the
+    number they have there; None when too many of that file are gone."""
+    numbers = before.locate(ids)
+    is_new = numbers < 0
+    count = before.count + np.count_nonzero(is_new)
+    if (count - len(ids)) * _GONE_SHARE > count:
+        return None
+    new = ids.filter(pa.array(is_new)).cast(before.strings.type)
+    placed = np.full(count, NO_ROW)
+    placed[numbers[~is_new]] = row_ids[~is_new]
+    placed[before.count :] = row_ids[is_new]
+    return pa.concat_arrays([before.strings, new]), placed
 
 
 def id_columns_of(file: NodeFile, delta: NodeDelta, reader: TableReader) -> frozenset[int]:

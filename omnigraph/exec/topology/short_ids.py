@@ -9,8 +9,6 @@ length is in its last word, so ids that end in zero bytes differ. An id that los
 another is kept in a further table, which is asked after the first.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +19,7 @@ _PART = 1 << 18
 """Ids whose bytes are laid out at a time."""
 
 _LEVELS = 8
-_SPARE = 4
+_SPARE = 16
 """Slots for each id."""
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -45,27 +43,31 @@ class ShortIds:
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
     def _located(self, words: list[np.ndarray]) -> np.ndarray:
-        numbers = np.full(len(words[0]), -1, np.int32)
-        rows: np.ndarray | None = None
         hashes = _hashed(words)
-        for shift, table in self._tables:
-            candidates = table[(hashes >> shift).astype(np.int64)]
-            equal = candidates >= 0
-            for own, word in zip(self._words, words, strict=True):
-                equal &= own[candidates] == word
-            if rows is None:
-                if equal.all():
-                    return candidates
-                numbers[equal] = candidates[equal]
-                rows = np.flatnonzero(~equal)
-            else:
-                numbers[rows[equal]] = candidates[equal]
-                rows = rows[~equal]
+        numbers, differs = self._looked_up(0, hashes, words)
+        rows = np.flatnonzero(differs)
+        words, hashes = [word[rows] for word in words], hashes[rows]
+        for level in range(1, len(self._tables)):
             if not len(rows):
                 break
-            left = ~equal
-            words, hashes = [word[left] for word in words], hashes[left] * _FINAL
+            hashes *= _FINAL
+            candidates, differs = self._looked_up(level, hashes, words)
+            numbers[rows] = candidates
+            rows, hashes = rows[differs], hashes[differs]
+            words = [word[differs] for word in words]
+        numbers[rows] = -1
         return numbers
+
+    def _looked_up(
+        self, level: int, hashes: np.ndarray, words: list[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The number in the slot of each hash, and where that is the number of another id."""
+        shift, table = self._tables[level]
+        candidates = table.take((hashes >> shift).view(np.int64))
+        differs = self._words[0].take(candidates) != words[0]
+        for own, word in zip(self._words[1:], words[1:], strict=True):
+            differs |= own.take(candidates) != word
+        return candidates, differs
 
 
 def short_ids(strings: pa.Array) -> ShortIds | None:
@@ -74,26 +76,27 @@ def short_ids(strings: pa.Array) -> ShortIds | None:
     if not len(strings) or longest > _BYTES_MAX:
         return None
     words = _words(strings, longest)
-    tables = list(_filled(_hashed(words)))
-    kept = sum(int(np.count_nonzero(table >= 0)) for _, table in tables)
-    return ShortIds(longest, words, tables) if kept == len(strings) else None
+    tables = _filled(_hashed(words))
+    return None if tables is None else ShortIds(longest, words, tables)
 
 
-def _filled(hashes: np.ndarray) -> Iterable[tuple[np.uint64, np.ndarray]]:
+def _filled(hashes: np.ndarray) -> list[tuple[np.uint64, np.ndarray]] | None:
     """Tables of numbers by the leading bits of a hash, each for those that the last has no slot
-    for."""
+    for; None when some are left. An empty slot has the first number: ids are compared anyway."""
     numbers = np.arange(len(hashes), dtype=np.int32)
+    tables: list[tuple[np.uint64, np.ndarray]] = []
     for _ in range(_LEVELS):
         bits = max(4, (_SPARE * len(numbers)).bit_length() - 1)
         shift = np.uint64(64 - bits)
         slots = (hashes >> shift).astype(np.int64)
-        table = np.full(1 << bits, -1, np.int32)
+        table = np.zeros(1 << bits, np.int32)
         table[slots] = numbers
-        yield shift, table
+        tables.append((shift, table))
         lost = table[slots] != numbers
         if not lost.any():
-            return
+            return tables
         numbers, hashes = numbers[lost], hashes[lost] * _FINAL
+    return None
 
 
 def _hashed(words: list[np.ndarray]) -> np.ndarray:

@@ -18,6 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _LETTERS = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
+_PAIRS = (
+    np.stack([np.repeat(_LETTERS, 32), np.tile(_LETTERS, 32)], axis=1).reshape(-1).view(np.uint16)
+)
+"""Two letters for each number of ten bits."""
+
 _CHARS = 26
 _COUNT_BITS = 32
 _COUNT_CHARS = 7  # 35 bits: the count, and the last three bits that were drawn
@@ -70,17 +75,22 @@ def ulids(count: int) -> pa.Array:
 
 
 def _spelled(head: int, numbers: npt.NDArray[np.int64], tail_chars: int) -> pa.Array:
-    """Texts of a common head and a number each in the last characters."""
+    """Texts of a common head and a number each in the last characters. Numbers ascend, so bits
+    that the first and the last have in common are those of all."""
     count = len(numbers)
-    chars = np.empty((count, _CHARS), np.uint8)
-    for index in range(_CHARS - tail_chars - 1, -1, -1):
-        chars[:, index] = _LETTERS[head & 31]
-        head >>= 5
-    for index in range(_CHARS - 1, _CHARS - tail_chars - 1, -1):
-        chars[:, index] = _LETTERS[numbers & 31]
-        numbers = numbers >> 5
-    offsets = np.arange(count + 1, dtype=np.int64) * _CHARS
-    if count and offsets[-1] >= 1 << 31:
+    if count * _CHARS >= 1 << 31:
         raise ValueError("too many ids for one call")
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(chars)]
+    if not count:
+        return pa.array([], pa.utf8())
+    first = head << 5 * tail_chars | int(numbers[0])
+    pairs = [_PAIRS[first >> 10 * step & 1023] for step in range(_CHARS // 2)]
+    # All texts are the first one, and then those pairs of letters are set in which they differ.
+    texts = bytearray(np.array(pairs[::-1]).tobytes()) * count
+    chars = np.frombuffer(texts, np.uint16).reshape(count, _CHARS // 2)
+    for step in range(-(-(int(numbers[0]) ^ int(numbers[-1])).bit_length() // 10)):
+        own = numbers >> 10 * step
+        own |= head << 5 * tail_chars >> 10 * step & 1023
+        chars[:, -1 - step] = _PAIRS.take(own & 1023)
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(_CHARS)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(texts)]
     return pa.Array.from_buffers(pa.utf8(), count, buffers)

@@ -115,6 +115,25 @@ class DerivedBases:
         base = self._base(NODES, pin, None)
         return base if isinstance(base, NodeBase) else None
 
+    def numbering(self, pin: TablePin) -> NodeFile | None:
+        """A node file of an earlier version, however far it is behind: an id that it has keeps its
+        number, so edge files over those numbers stay good."""
+        entries = [each for each in self.files.listed(pin) if each.name.kind == NODES]
+        for entry, base in self._candidates(pin, entries):
+            try:
+                file = self.files.opened(entry)
+                if file is None or not is_of(file, NODES, base, self.fingerprint(base)):
+                    continue
+                parsed = self._parsed.read(file, NODES)
+            except DamagedFile as damaged:
+                self.files.reject(damaged)
+                continue
+            except OmnigraphError:
+                continue  # its version was reclaimed
+            if isinstance(parsed, NodeFile):
+                return parsed
+        return None
+
     def edges(self, pin: TablePin, ends: Ends) -> EdgeBase | None:
         """The base of an edge table version whose neighbours are numbers of these lineages."""
         base = self._base(EDGES, pin, ends)
@@ -254,7 +273,7 @@ class DerivedBases:
         own = [each for each in entries if each.name.line == line_name(pin)]
         older = [each for each in own if each.name.version <= pin.version]
         newer = [each for each in own if each.name.version > pin.version]
-        for entry in sorted(older, key=_order, reverse=True)[:2] + sorted(newer, key=_order)[:1]:
+        for entry in [*_last_two(older), *sorted(newer, key=_order)[:1]]:
             yield entry, replace(pin, version=entry.name.version)
         if pin.branch is None:
             return
@@ -265,7 +284,7 @@ class DerivedBases:
         for point in ancestors:
             line = line_name(point)
             shared = [e for e in entries if e.name.line == line and e.name.version <= point.version]
-            for entry in sorted(shared, key=_order, reverse=True)[:2]:
+            for entry in _last_two(shared):
                 yield entry, replace(point, version=entry.name.version)
 
     def _joined(
@@ -370,6 +389,13 @@ def _numbers(file: NodeFile, ids: pa.Array) -> np.ndarray:
         return file.locate(ids)
     texts = (each.encode("utf-8", "surrogatepass") for each in ids.drop_null().to_pylist())
     return np.array([file.find(each) for each in texts], np.int64)
+
+
+def _last_two(entries: list[DerivedEntry]) -> list[DerivedEntry]:
+    """The files of the last two versions that have any, the last first. A version of edges may have
+    several: one for each lineage of its nodes."""
+    versions = sorted({entry.name.version for entry in entries})[-2:]
+    return sorted((e for e in entries if e.name.version in versions), key=_order, reverse=True)
 
 
 def _order(entry: DerivedEntry) -> tuple[int, bool]:

@@ -19,6 +19,7 @@ whether a row was deleted.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,10 +103,11 @@ class DirectReader:
         self, handle: Handle, row_ids: pa.Array, columns: Sequence[str]
     ) -> tuple[list[pa.Table], pa.Array]:
         """The rows whose offsets are known, in any order, and the row ids of the others."""
-        if "://" in handle.uri:
+        reads_files = not {ROW_ID, ADDRESS}.issuperset(columns)
+        if reads_files and "://" in handle.uri:
             return [], row_ids
         located, others = self._located(handle, row_ids)
-        if len(located) > max(1, len(row_ids) // _ROWS_A_FILE):
+        if reads_files and len(located) > max(1, len(row_ids) // _ROWS_A_FILE):
             return [], row_ids
         tables = []
         for fragment, ids, offsets in located:
@@ -115,6 +117,14 @@ class DirectReader:
             else:
                 tables.append(rows)
         return tables, pa.array(np.concatenate(others))
+
+    def addresses(self, handle: Handle, row_ids: pa.Array) -> pa.Array | None:
+        """The addresses of the rows, in any order; None when one of them is not known."""
+        located, others = self._located(handle, row_ids)
+        if any(len(each) for each in others):
+            return None
+        parts = [addresses_in(fragment.fragment_id, offsets) for fragment, _, offsets in located]
+        return pa.array(np.concatenate(parts) if parts else np.empty(0, np.uint64))
 
     def present(self, handle: Handle, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """The rows in any order, those whose offsets are not known by a filter of Lance."""
@@ -192,18 +202,19 @@ class DirectReader:
         """The rows of one file, or None if it does not hold the columns as the version has them."""
         order = np.argsort(offsets)
         row_ids, offsets = row_ids[order], offsets[order]
-        stored = [name for name in columns if name not in (ROW_ID, ADDRESS)]
-        rows = self._read(handle, fragment.metadata, stored, offsets)
-        if rows is None:
-            return None
-        addresses = addresses_in(fragment.fragment_id, offsets)
-        known = {ROW_ID: pa.array(row_ids), ADDRESS: pa.array(addresses)}
-        schema = handle.schema  # made anew at each use
-        fields = [
-            pa.field(name, pa.uint64()) if name in known else schema.field(name) for name in columns
-        ]
-        values = [known[name] if name in known else rows[name] for name in columns]
-        return pa.table(values, schema=pa.schema(fields))
+        addresses = pa.array(addresses_in(fragment.fragment_id, offsets))
+        values: dict[str, Any] = {ROW_ID: pa.array(row_ids), ADDRESS: addresses}
+        fields = {name: pa.field(name, pa.uint64()) for name in values}
+        stored = [name for name in columns if name not in values]
+        if stored:
+            rows = self._read(handle, fragment.metadata, stored, offsets)
+            if rows is None:
+                return None
+            declared = handle.schema  # made anew at each use
+            values |= {name: rows[name] for name in stored}
+            fields |= {name: declared.field(name) for name in stored}
+        schema = pa.schema([fields[name] for name in columns])
+        return pa.table([values[name] for name in columns], schema=schema)
 
     def _read(
         self, handle: Handle, metadata: FragmentMetadata, columns: Sequence[str], offsets: Numbers

@@ -187,6 +187,11 @@ class IdIndex:
         self._lookups: dict[_Line, int] = {}
         self._turn = Lock()
 
+    def has(self, pin: TablePin) -> bool:
+        """Whether ids of this table's line were read already."""
+        with self._turn:
+            return self._tables.get(_line(pin)) is not None
+
     def lacks(self, pin: TablePin, handle: Handle, ids: pa.Array) -> bool:
         """Whether this version certainly has none of the ids; False when it may."""
         with self._turn:

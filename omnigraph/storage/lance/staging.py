@@ -22,6 +22,7 @@ from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import BadRequest, StorageFailed, unpublished
 from omnigraph.light_dataclass import dataclass
+from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance import index_segments
 from omnigraph.storage.lance.columns import ADDRESS, KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Datasets, Handle
@@ -184,6 +185,12 @@ class TableStaging:
         that no id comes twice."""
         handle = self._datasets.handle(pin)
         if isinstance(rows, pa.Table):
+            addresses = self._addresses_on_fork(pin, handle, rows)
+            if addresses is not None:
+                _require_distinct(rows, pin)
+                if len(addresses):
+                    return self.stage_replace(pin, addresses=addresses, added=rows)
+                return self.stage_append(pin, rows)
             matches = self.id_index.find(pin, handle, rows.column(KEY))
             if matches is None or not matches.are_distinct:
                 _require_distinct(rows, pin)
@@ -199,6 +206,16 @@ class TableStaging:
             transaction, merged = upsert.execute_uncommitted(rows)
         counts = RowCounts(merged["num_inserted_rows"], merged["num_updated_rows"])
         return StagedWrite(pin, handle, transaction, _ids(rows), counts=counts)
+
+    def _addresses_on_fork(self, pin: TablePin, handle: Handle, rows: pa.Table) -> pa.Array | None:
+        """The addresses of committed rows that have the ids of these, by the derived file that a
+        fork shares with its base; None when the id index of the fork is there, or no file tells."""
+        if pin.branch is None or self.finder is None or self.id_index.has(pin):
+            return None
+        row_ids = self.finder.row_ids(pin, rows.column(KEY).combine_chunks())
+        if row_ids is None:
+            return None
+        return self.direct.addresses(handle, pa.array(row_ids[row_ids != NO_ROW]))
 
     def stage_patch(
         self,

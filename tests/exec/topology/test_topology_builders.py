@@ -15,6 +15,7 @@ from omnigraph.exec.topology.build import build_topology
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.derived.column_file import is_column_kind
+from omnigraph.storage.lance.derived_bases import EdgeBase, NodeBase
 from omnigraph.types import TableKey
 from tests.forked import KILLED, context, run
 
@@ -164,6 +165,38 @@ def test_TP1_a_delta_past_a_tenth_is_folded_and_keeps_the_numbers(
         assert folded.file.strings[:COUNT].equals(first.file.strings)
         assert folded.file.count == COUNT + 20
         graph.load(friendships(40), "append", edge="Knows", engine="local")
+        assert answers(graph) == expected(tmp_path / "g")
+    with omnigraph.open(tmp_path / "g") as graph:
+        assert answers(graph) == expected(tmp_path / "g")
+
+
+def test_TP1_nodes_written_again_keep_their_numbers_and_no_edge_file_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.storage.lance.derived_bases.TOUCHED_FEW", 5)
+    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 5)
+    with loaded(tmp_path / "g") as graph:
+        store = graph._store
+
+        def files() -> tuple[NodeBase, EdgeBase]:
+            tables = store.snapshot().tables
+            nodes = store.derived.nodes(tables[PERSON])
+            assert nodes is not None
+            edges = store.derived.edges(tables[KNOWS], (nodes.file.lineage, nodes.file.lineage))
+            assert edges is not None
+            return nodes, edges
+
+        first, edges = files()
+        for start in (0, COUNT // 4):
+            graph.load(people(start, COUNT // 2), "merge", type="Person", engine="local")
+            later, same = files()
+            assert later.is_exact
+            assert first.file.digest in later.file.lineage
+            assert later.file.strings.equals(first.file.strings)
+            assert same.file.file.digest == edges.file.file.digest
+        assert answers(graph) == expected(tmp_path / "g")
+        graph.mutate('query q() { delete Person where name != "p1" }')
+        graph.load(people(0, COUNT), "merge", type="Person", engine="local")
         assert answers(graph) == expected(tmp_path / "g")
     with omnigraph.open(tmp_path / "g") as graph:
         assert answers(graph) == expected(tmp_path / "g")

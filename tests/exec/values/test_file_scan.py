@@ -16,6 +16,7 @@ from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.file_scan import row_id_candidates
 from omnigraph.graph import Graph
 from omnigraph.plan import ir
+from omnigraph.storage.lance.columns import ADDRESS
 from omnigraph.storage.lance.direct_read import DirectReader, UnreadableFile
 from omnigraph.storage.lance.reader import TableReader
 
@@ -58,7 +59,7 @@ class BothWays:
             patch.setattr(selection, "row_id_candidates", lambda *_: None)
             expected = selection.select_committed(*asked)
         assert rows.schema == expected.schema
-        assert rows.sort_by("id").to_pylist() == expected.sort_by("id").to_pylist()
+        assert rows.sort_by(ADDRESS).to_pylist() == expected.sort_by(ADDRESS).to_pylist()
         return rows
 
 
