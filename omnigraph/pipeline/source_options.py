@@ -31,8 +31,8 @@ _OWN = frozenset(
 _STREAMS = frozenset(
     {"changes", "startingcommit", "startingbaseline", "maxcommitspertrigger", "skipactors"}
 )
-# Options that Spark itself adds to those of a query.
-_SPARKS = frozenset({"checkpointlocation", "queryname"})
+# Options that Spark itself adds to those of a query, and of a table in its catalog.
+_SPARKS = frozenset({"checkpointlocation", "queryname", "location", "owner", "provider"})
 
 
 @dataclass(frozen=True, slots=True)
