@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import omnigraph as og
@@ -60,8 +61,15 @@ def stream(spark: Any, uri: str, folder: Path) -> None:
     files = spark.readStream.schema("text string").option("maxFilesPerTrigger", 1)
     writer = files.json(str(folder / "in")).writeStream.trigger(availableNow=True)
     each = ogs.foreach_batch(uri, type="Log", query="connected")
-    query = writer.foreachBatch(each).option("checkpointLocation", str(folder / "seen")).start()
-    query.awaitTermination()
+    batches = writer.foreachBatch(each).option("checkpointLocation", str(folder / "seen"))
+    for last in (*[False] * 7, True):
+        try:
+            batches.start().awaitTermination()
+            break
+        except PySparkException as error:
+            # Spark waits ten seconds for a process of Python to come up, and no longer.
+            if last or "connect back" not in str(error):
+                raise
 
 
 def nameless(spark: Any, uri: str) -> str:
