@@ -73,6 +73,7 @@ from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
+from omnigraph.storage.retry import HEAD_READ, retried
 from omnigraph.storage.store import Store
 from omnigraph.types import DuplicateRule, EngineName, LoadMode, Timing
 
@@ -224,10 +225,14 @@ class Graph(
         """
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
-        plan, given, pinned = self._planned_read(query, params, name, branch, snapshot)
-        if engine == "spark" or (engine == "auto" and spark is not None):
-            return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
-        return self._reading.run(plan, given, pinned, stop)
+
+        def attempt(_: int) -> QueryResult:
+            plan, given, pinned = self._planned_read(query, params, name, branch, snapshot)
+            if engine == "spark" or (engine == "auto" and spark is not None):
+                return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
+            return self._reading.run(plan, given, pinned, stop)
+
+        return retried(HEAD_READ, attempt, counts=lambda loss: snapshot is None)
 
     def _planned_read(
         self,

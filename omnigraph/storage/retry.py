@@ -48,7 +48,12 @@ ENSURE_INDICES = Budget(3, (VersionMismatch,))
 """An index build is long; a table that is written all the time waits for the next run."""
 
 OPTIMIZE = Budget(32, (VersionMismatch,))
-"""A compaction is committed on whatever came meanwhile, as long as its fragments are there."""
+"""A compaction is committed on whatever came meanwhile, as long as its fragments are there. A
+table that a dead writer left ahead and live ones keep locked is looked at as often."""
+
+HEAD_READ = Budget(4, (Reclaimed,))
+"""A read of a branch head that became old, and was cleaned up, while it was read: the next attempt
+reads the head as it is then."""
 
 PUBLISH = Budget(5)
 """P4: one publish against other publishers of the branch."""

@@ -17,6 +17,13 @@ def die(uri: str, verb: str, place: str, nth: int) -> None:
     do(graph, verb)
 
 
+def die_inserting(uri: str, place: str) -> None:
+    """Insert a person, killed at a failpoint."""
+    graph = og.open(uri, fold=False)
+    failpoints.arm(place, "kill")
+    graph.mutate(INSERT, {"n": "late"})
+
+
 def do(graph: og.Graph, verb: str) -> None:
     """One kind of upkeep."""
     if verb == "optimize":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from omnigraph import environment
 from omnigraph.catalog.indexes import IndexNote
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import OmnigraphError, VersionMismatch
+from omnigraph.errors import OmnigraphError, RecoveryRequired, VersionMismatch
 from omnigraph.exec.progress import OnUpkeepProgress, UpkeepProgress
 from omnigraph.exec.search.schema_indexes import SchemaIndex, by_table, schema_indexes
 from omnigraph.exec.threads import in_order
@@ -27,6 +27,7 @@ from omnigraph.storage.records import NO_NOTE, CommitNote, TablePin
 from omnigraph.storage.retry import OPTIMIZE, retried
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.compaction import Outcome, TableDone, TablePlan, Task
+from omnigraph.storage.upkeep.drift import Drift
 from omnigraph.types import TableKey
 
 _ROUNDS = 3
@@ -142,7 +143,7 @@ class Optimizer:
     def _why_not(self, key: TableKey, pin: TablePin) -> str | None:
         if pin.branch != owner_of(self.branch):
             return f"inherited from {pin.branch or MAIN} and never written on {self.branch}"
-        drift = self.store.drifts.of(self.branch, key)
+        drift = retried(OPTIMIZE, lambda losses: self._drift(key, losses), lost=(RecoveryRequired,))
         if drift is None:
             return None
         where = "behind" if drift.is_behind else "ahead of"
@@ -151,6 +152,13 @@ class Optimizer:
             f"uncovered drift: its head {drift.head} is {where} the published version "
             f"{drift.pin.version}; run `{way_out}`"
         )
+
+    def _drift(self, key: TableKey, losses: int) -> Drift | None:
+        """The drift of a table. A dead writer's sidecar cannot be settled while a live writer has
+        the same table locked, so it may be there after the first heal: heal and look again."""
+        if losses:
+            self.store.heal()
+        return self.store.drifts.of(self.branch, key)
 
     # Working
 

@@ -3,6 +3,7 @@
 Every failpoint of upkeep × {an error, kill -9 of a real process} × {optimize, ensure_indices}.
 """
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
+from omnigraph.storage.locks.locks import hold
+from omnigraph.storage.names import lock_name
 from tests.exec.upkeep.test_optimize import answers
-from tests.exec.upkeep_child import die, do
+from tests.exec.upkeep_child import die, die_inserting, do
 from tests.exec.upkeep_world import KNOWS, PERSON, add, content, fragments, made
 from tests.forked import KILLED, run
 from tests.thinned import thinned
@@ -90,3 +93,25 @@ def test_after_the_confirmation_a_crash_is_rolled_forward(tmp_path: Path) -> Non
             )
             assert fragments(again) == 1
             assert again.optimize().commit_id is None
+
+
+def test_h1_a_writer_that_died_while_others_kept_its_table_locked_is_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first heal of a run cannot tell the dead writer from the live one with its lock."""
+    with made(tmp_path / "g") as graph, og.open(graph.uri, fold=False) as live:
+        assert run(die_inserting, graph.uri, "commit.table_after") == KILLED
+        store, event, alive = graph._store, graph._store.stats.event, ExitStack()
+        alive.enter_context(hold(live._store.locks, [lock_name(PERSON, "main")]))
+
+        def release(name: str, **facts: object) -> None:
+            event(name, **facts)
+            if name == "recover.writer_alive":
+                alive.close()
+
+        monkeypatch.setattr(store.stats, "event", release)
+        report = graph.optimize()
+        assert store.stats.view().events["recover.writer_alive"] == 1
+        assert all(table.skipped is None for table in report.tables)
+        assert store.sidecars.pending() == ()
+        assert [r.recovery_kind for r in graph.recoveries.list()] == ["RolledForward"]

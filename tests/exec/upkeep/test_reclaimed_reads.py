@@ -10,6 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.manifest import manifest
+from omnigraph.storage.records import Snapshot
 from tests.cli.program import run
 from tests.storage.conftest import s3, s3_server
 from tests.storage.world import Where
@@ -20,6 +21,7 @@ SCHEMA = """
 node Person { name: String @key  age: I32?  photo: Blob? }
 edge Knows: Person -> Person { since: I64? }
 """
+OLDER = 'query u($age: I32) { update Person set { age: $age } where name = "p4" }'
 NAMES = "query names() { match { $p: Person } return { $p.name, $p.age } order { $p.name } }"
 
 
@@ -120,6 +122,29 @@ def test_a_cleanup_elsewhere_in_the_middle_of_a_read_is_told(graph: Graph, name:
             doors(reader, commit)[name]()
         assert error.value.kind == "commit"
         assert error.value.branch == "main"
+
+
+def test_a_head_that_is_cleaned_up_while_it_is_read_is_read_as_it_is_then(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reopened(graph) as reader:
+        pinned, pins = reader._guard.pinned, list[str]()
+
+        def moved_on(branch: str | None, snapshot: str | None) -> Snapshot:
+            snapshot_ = pinned(branch, snapshot)
+            pins.append(snapshot_.commit_id)
+            if len(pins) == 1:
+                for age in (8, 9):
+                    graph.mutate(
+                        f'query u() {{ update Person set {{ age: {age} }} where name = "p4" }}'
+                    )
+                clean(graph)
+            return snapshot_
+
+        monkeypatch.setattr(type(reader._guard), "pinned", lambda _, *given: moved_on(*given))
+        rows = reader.query(NAMES).rows
+        assert {"p.name": "p4", "p.age": 9} in rows
+        assert len(pins) == 2
 
 
 def test_rows_that_go_while_they_are_iterated_over_are_told(tmp_path: Path) -> None:
