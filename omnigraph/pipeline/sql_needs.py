@@ -106,12 +106,12 @@ def _joined(schema: pa.Schema, uses: list[_Use]) -> Needs:
     """What all uses of a table need together."""
     names = {name.lower(): name for name in schema.names}  # a statement may spell them in any case
     asked = [use.columns for use in uses]
-    wanted = {name for each in asked for name in (names if each is None else each)}
+    read_here = {name for each in asked for name in (names if each is None else each)}
     conditions = [None if use.condition is None else _text(use.condition, names) for use in uses]
     where = None
     if uses and all(conditions):
         where = " or ".join(dict.fromkeys(f"({each})" for each in conditions))
-    return Needs(tuple(name for known, name in names.items() if known in wanted), where)
+    return Needs(tuple(name for known, name in names.items() if known in read_here), where)
 
 
 def _number(table: Any) -> int:

@@ -75,15 +75,17 @@ def machines(tmp_path: Path) -> Iterator[str]:
 
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
-    launch("master.Master", "127.0.0.1", ["--port", str(port)], apart=False)
-    wait_until_it_listens(port)
-    for number in (1, 2):
-        words = ["--cores", "1", "--memory", "1g", master]
-        launch("worker.Worker", f"127.0.0.{number}", words, apart=True)
-    yield master
-    for process in started:
-        process.kill()
-        process.wait()
+    try:
+        launch("master.Master", "127.0.0.1", ["--port", str(port)], apart=False)
+        wait_until_it_listens(port)
+        for number in (1, 2):
+            words = ["--cores", "1", "--memory", "1g", master]
+            launch("worker.Worker", f"127.0.0.{number}", words, apart=True)
+        yield master
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def rows_of(graph: Graph) -> dict[str, list[str]]:

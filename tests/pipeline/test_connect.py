@@ -46,10 +46,12 @@ def server(tmp_path: Path) -> Iterator[str]:
         process = subprocess.Popen(
             [*command, "spark-internal"], env=environment, stdout=log, stderr=log, cwd=tmp_path
         )
-    wait_until_it_listens(port)
-    yield f"sc://127.0.0.1:{port}"
-    process.kill()
-    process.wait()
+    try:
+        wait_until_it_listens(port)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.slow
@@ -68,7 +70,7 @@ def test_SC1_a_remote_session_does_what_one_here_does(tmp_path: Path, server: st
         env=environment,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1_800,
     )
     log = (tmp_path / "server.log").read_text()[-2_000:]
     assert ran.returncode == 0, ran.stderr[-3_000:] + log
