@@ -125,7 +125,9 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _options(given: Mapping[str, str]) -> SourceOptions:
-    known = {key.lower(): value for key, value in given.items()}
+    # A table in Spark's catalog gives each option a second time, as `option.<name>`.
+    names = {key.lower(): value for key, value in given.items()}
+    known = {name: value for name, value in names.items() if not name.startswith("option.")}
     for name in known:
         if name not in _OWN | _SPARKS:
             raise BadRequest(f"unknown option '{name}'", f"use {', '.join(sorted(_OWN))}")
