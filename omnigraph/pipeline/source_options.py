@@ -31,8 +31,8 @@ _OWN = frozenset(
 _STREAMS = frozenset(
     {"changes", "startingcommit", "startingbaseline", "maxcommitspertrigger", "skipactors"}
 )
-# Options that Spark itself adds to those of a query, and of a table in its catalog.
-_SPARKS = frozenset({"checkpointlocation", "queryname", "location", "owner", "provider"})
+# Options that Spark itself adds to those of a query.
+_SPARKS = frozenset({"checkpointlocation", "queryname"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _options(given: Mapping[str, str]) -> SourceOptions:
-    # A table in Spark's catalog gives each option a second time, as `option.<name>`.
-    names = {key.lower(): value for key, value in given.items()}
-    known = {name: value for name, value in names.items() if not name.startswith("option.")}
+    known = {key.lower(): value for key, value in given.items()}
     for name in known:
         if name not in _OWN | _SPARKS:
             raise BadRequest(f"unknown option '{name}'", f"use {', '.join(sorted(_OWN))}")

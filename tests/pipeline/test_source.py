@@ -272,17 +272,6 @@ def test_SC3_what_a_frame_reads_it_writes(
     assert any(row["big"] == 2**64 - 1 for row in there["node:Person"]), "decimal(20,0) on the way"
 
 
-def test_SC3_a_table_in_a_catalog_reads(spark: SparkSession, graph: Graph) -> None:
-    ogs.register(spark)
-    options = f"path '{graph.uri}', type 'Person', columns 'name,age'"
-    spark.sql(f"create table people_of_a_graph using omnigraph options ({options})")
-    try:
-        rows = spark.sql("select name from people_of_a_graph where age > 50").collect()
-        assert [row["name"] for row in rows] == ["Cy"]
-    finally:
-        spark.sql("drop table people_of_a_graph")
-
-
 def test_SC3_moments_finer_than_a_millisecond_are_refused(
     spark: SparkSession, graph: Graph
 ) -> None:
