@@ -28,8 +28,8 @@ docs: $(READY) ## build the documentation site into .build/site
 test: $(READY) ## run the tests
 	@$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 
-test-slow: $(READY) ## run the soak and scale tests
-	@$(BIN)/python -m pytest -m slow
+test-slow: $(READY) ## run campaigns, kills and models, an hour and more
+	@$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## check formatting, style, types, imports and the lock file
 	@$(BIN)/ruff format --check .

@@ -500,6 +500,10 @@ class ExpressionFailed(Refused):
         return _with_hint(text, "leave such rows out with a condition, or use case when")
 
 
+_COUNTED = {"endpoint": "missing ends", "cardinality": "sources"}
+"""What is counted by rules that are not asked of each row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """One rule broken by one value. Data that was read from a file says where.
@@ -531,7 +535,8 @@ class Violation:
             return str(self)
         named = [] if self.id is None else [f"id '{self.id}'"]
         first = ", ".join([*named, *([] if self.line is None else [self._where()])])
-        return f"{count} rows: {self.text}" + (f"; first: {first}" if first else "")
+        noun = _COUNTED.get(self.rule, "rows")
+        return f"{count} {noun}: {self.text}" + (f"; first: {first}" if first else "")
 
     def kind(self) -> tuple[str, str, str]:
         """What equal faults have in common: the rule, the type and the property."""

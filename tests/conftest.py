@@ -16,6 +16,7 @@ os.environ.setdefault("OMNIGRAPH_DURABILITY", "os")
 # Files go to workers whole and in this order. One that takes long must not be the last: the other
 # workers would have nothing left to do.
 _FIRST = (
+    "test_soak.py",
     "pipeline",
     "exec/read/test_random_queries.py",
     "exec/mutate/test_mutate_model.py",

@@ -95,7 +95,7 @@ def hostile_faults() -> tuple[str, ...]:
 def test_C4_nothing_is_lost_in_a_storm_over_storage_that_fails(
     server: Server, tmp_path: Path
 ) -> None:
-    s = campaign.seconds(600)
+    s = campaign.seconds(300)
     ends, weather, kills = blow(server, tmp_path, processes=3, s=s)
     print(f"{kills} kills, {dict(ends)}, {dict(weather.seen)}")  # noqa: T201
     assert ends["done"] >= s / 10

@@ -85,7 +85,7 @@ def test_C4_many_power_cuts_lose_nothing_acknowledged(
 ) -> None:
     root = tmp_path / "graph.omni"
     ops, views = watched(root, 25, monkeypatch)
-    cut_off(ops, root, views, campaign.count(2000), random.randrange(2**32))
+    cut_off(ops, root, views, campaign.count(300), random.randrange(2**32))
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace to see every operation")
@@ -95,7 +95,7 @@ def test_C4_power_cuts_between_any_two_operations_lose_nothing_acknowledged(tmp_
     command = [sys.executable, "-m", "tests.power_cut_work", str(root), "25", str(views)]
     ops = traced(command, root, tmp_path / "trace", dict(os.environ))
     lines = [json.loads(line) for line in views.read_text().splitlines()]
-    cut_off(ops, root, lines, campaign.count(2000), random.randrange(2**32))
+    cut_off(ops, root, lines, campaign.count(300), random.randrange(2**32))
 
 
 def test_the_recorder_and_the_model_see_a_commit_that_is_not_flushed(

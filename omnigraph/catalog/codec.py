@@ -24,6 +24,7 @@ from omnigraph.catalog.model import (
     Default,
     EdgeType,
     Embed,
+    Family,
     Interface,
     Literal,
     NodeType,
@@ -39,6 +40,8 @@ Typed = TypeVar("Typed", Interface, NodeType, EdgeType)
 
 
 FORMAT = 1
+FORMAT_OF_FAMILIES = 2
+"""The format of a schema with interfaces as ends of edges, which earlier programs do not know."""
 
 
 def encode(catalog: Catalog) -> Document:
@@ -49,7 +52,7 @@ def encode(catalog: Catalog) -> Document:
         return {**document, "next_property_id": next_ids[TypeId(document["id"])]}
 
     return {
-        "format": FORMAT,
+        "format": _format(catalog),
         "fingerprint": catalog.fingerprint,
         "next_type_id": catalog.next_type_id,
         "interfaces": [with_counter(interface_document(i)) for i in catalog.interfaces.values()],
@@ -58,12 +61,16 @@ def encode(catalog: Catalog) -> Document:
     }
 
 
+def _format(catalog: Catalog) -> int:
+    return FORMAT_OF_FAMILIES if catalog.families else FORMAT
+
+
 def decode(document: object) -> Catalog:
     """The catalog of a document."""
     record = _Record(document, "the document")
     version = record.integer("format")
-    if version != FORMAT:
-        raise UnsupportedVersion(version, FORMAT)
+    if version not in (FORMAT, FORMAT_OF_FAMILIES):
+        raise UnsupportedVersion(version, FORMAT_OF_FAMILIES)
     interfaces = _by_name(record.items("interfaces", _interface))
     nodes = _by_name(record.items("nodes", _node))
     edges = _by_name(record.items("edges", _edge))
@@ -81,6 +88,8 @@ def decode(document: object) -> Catalog:
         record.text("fingerprint"),
     )
     record.finish()
+    if version != _format(catalog):
+        raise _damaged(f"its format is {version}, that of its content {_format(catalog)}")
     _require_whole(catalog, declared)
     return catalog
 
@@ -104,6 +113,8 @@ def _require_whole(catalog: Catalog, declared: Sequence[tuple[AnyType, int]]) ->
     for edge in catalog.edges.values():
         if edge.source not in catalog.nodes or edge.target not in catalog.nodes:
             raise _damaged(f"an end of edge {edge.name} is not declared")
+        if edge.family is not None and edge.family.name in catalog.edges:
+            raise _damaged(f"edge {edge.family.name} is declared twice")
     for node in catalog.nodes.values():
         if not {prop.injected_from for prop in node.properties} <= {None, *node.implements}:
             raise _damaged(f"a property of {node.name} comes from an interface it does not have")
@@ -324,6 +335,13 @@ def _node(value: Any, where: str) -> tuple[NodeType, int]:
     return node, _last_counter(record)
 
 
+def _family(value: Any, where: str) -> Family:
+    record = _Record(value, where)
+    family = Family(record.text("name"), record.text("source"), record.text("target"))
+    record.finish()
+    return family
+
+
 def _edge(value: Any, where: str) -> tuple[EdgeType, int]:
     record = _Record(value, where)
     edge = EdgeType(
@@ -337,5 +355,6 @@ def _edge(value: Any, where: str) -> tuple[EdgeType, int]:
         indexes=record.texts("indexes"),
         annotations=tuple(record.items("annotations", _annotation)),
         key=record.texts("key") if "key" in record.fields else (),
+        family=_family(record.take("family"), where) if "family" in record.fields else None,
     )
     return edge, _last_counter(record)

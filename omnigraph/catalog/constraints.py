@@ -4,12 +4,12 @@ Invariant: the `Constraints` of a type name properties that exist and whose type
 Property-level `@key`, `@unique` and `@index` arrive here as one-column constraints.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from omnigraph.catalog.annotations import Declared
-from omnigraph.catalog.model import Check, Range
+from omnigraph.catalog.model import Check, EdgeType, Range
 from omnigraph.catalog.regex import regex_error
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
@@ -109,6 +109,29 @@ def _require_both_ends(owner: Owner, columns: Sequence[Name], span: Span) -> Non
             code="misplaced",
             hint="write @key(src, dst), or @key(src, dst, property), after the target type",
         )
+
+
+def require_countable(declared: ast.Edge, edge: EdgeType, nodes: Collection[str]) -> None:
+    """Constraints of an edge with an interface at an end: each must hold for every node type of
+    that end alone, since each has an edge type of its own."""
+    open_ends = [end for end, name in edge.ends.items() if name not in nodes]
+    if "dst" in open_ends and declared.cardinality is not None:
+        raise Fault(
+            declared.cardinality.span,
+            f"@card of edge {edge.name} would count edges to every type of {edge.target}",
+            code="misplaced",
+            hint=f"leave it out, or declare an edge for each type that implements {edge.target}",
+        )
+    for columns in edge.uniques:
+        if not set(open_ends) <= set(columns):
+            written = f"@unique({', '.join(columns)})"
+            needed = ", ".join(dict.fromkeys((*open_ends, *columns)))
+            raise Fault(
+                declared.name.span,
+                f"{written} of edge {edge.name} would compare edges of several node types",
+                code="misplaced",
+                hint=f"an end that is an interface must be in it: @unique({needed})",
+            )
 
 
 def _multiple_keys(owner: Owner, span: Span) -> Fault:

@@ -6,13 +6,14 @@ at the piece of text to change.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import assert_never
 
 from omnigraph.catalog.annotations import Declared, read_property, read_type_notes
-from omnigraph.catalog.constraints import Owner, read_constraints
+from omnigraph.catalog.constraints import Owner, read_constraints, require_countable
 from omnigraph.catalog.defaults import require_allowed_defaults
 from omnigraph.catalog.draft import NO_TYPE_ID, Draft, Hint, entity
-from omnigraph.catalog.model import Cardinality, EdgeType, Interface, Literal, NodeType
+from omnigraph.catalog.model import Cardinality, EdgeType, Family, Interface, Literal, NodeType
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.types import RESERVED_COLUMNS, Kind, Span, ValueType
@@ -40,15 +41,14 @@ def resolve(schema: ast.Schema) -> Draft:
         (Kind.EDGE, edges),
     ):
         _require_distinct(f"{kind} type", (declaration.name for declaration in declarations))
-    _require_distinct_folded(edges)
-    resolver = _Resolver({node.name.text for node in nodes})
-    return Draft(
-        tuple(map(resolver.interface, interfaces)),
-        tuple(map(resolver.node, nodes)),
-        tuple(map(resolver.edge, edges)),
-        resolver.hints,
-        resolver.backfills,
-    )
+    names = [(edge.name, edge.name.text) for edge in edges]
+    _require_distinct_folded(names)
+    resolver = _Resolver()
+    drafted = tuple(map(resolver.interface, interfaces)), tuple(map(resolver.node, nodes))
+    types = [(edge.name, each) for edge in edges for each in resolver.edge(edge)]
+    _require_distinct_folded([*names, *((name, each.name) for name, each in types)])
+    edge_types = tuple(each for _, each in types)
+    return Draft(*drafted, edge_types, resolver.hints, resolver.backfills)
 
 
 def _require_distinct(what: str, names: Iterable[ast.Name], *, where: str = "") -> None:
@@ -64,16 +64,27 @@ def _require_distinct(what: str, names: Iterable[ast.Name], *, where: str = "") 
         seen.add(name.text)
 
 
-def _require_distinct_folded(edges: Sequence[ast.Edge]) -> None:
-    seen: dict[str, str] = {}
-    for edge in edges:
-        other = seen.setdefault(edge.name.text.lower(), edge.name.text)
-        if other != edge.name.text:
+def _require_distinct_folded(edges: Iterable[tuple[ast.Name, str]]) -> None:
+    """Edges with the declarations they come from: their names differ, also ignoring case."""
+    seen: dict[str, tuple[str, ast.Name]] = {}
+    for declared, name in edges:
+        other, where = seen.setdefault(name.lower(), (name, declared))
+        if other != name:
             raise Fault(
-                edge.name.span,
-                f"edge name collision after case folding: '{other}' and '{edge.name}'",
+                declared.span,
+                f"edge name collision after case folding: '{other}' and '{name}'",
                 code="edge-name-collision",
                 hint="queries find edges by name ignoring case; rename one of them",
+            )
+        if where is not declared:
+            raise Fault(
+                declared.span,
+                f"edges {where} and {declared} would both have an edge type '{name}'",
+                code="edge-name-collision",
+                hint=(
+                    "an edge with an interface at an end is an edge type for each node type that "
+                    "implements it, named after both; rename one of them"
+                ),
             )
 
 
@@ -81,8 +92,8 @@ def _require_distinct_folded(edges: Sequence[ast.Edge]) -> None:
 class _Resolver:
     """Knows the names that declarations refer to, and gathers the rename hints."""
 
-    node_names: set[str]
     interfaces: dict[str, tuple[Declared, ...]] = field(default_factory=dict)
+    implementing: dict[str, list[str]] = field(default_factory=dict)  # interfaces of each node
     hints: dict[str, Hint] = field(default_factory=dict)
     backfills: dict[str, Literal] = field(default_factory=dict)
 
@@ -127,22 +138,23 @@ class _Resolver:
             annotations=notes.annotations,
         )
         require_allowed_defaults(node, {item.property.name: item.span for item in declared})
+        self.implementing[name] = [interface.text for interface in declaration.implements]
         return node
 
-    def edge(self, declaration: ast.Edge) -> EdgeType:
+    def edge(self, declaration: ast.Edge) -> tuple[EdgeType, ...]:
+        """The edge type of a declaration; several where an end is an interface."""
         name = declaration.name.text
-        self._require_node(name, "source", declaration.source)
-        self._require_node(name, "target", declaration.target)
+        sources = self._end_types(name, "source", declaration.source)
+        targets = self._end_types(name, "target", declaration.target)
         notes = read_type_notes(Kind.EDGE, declaration.annotations)
         declared = self._properties(Kind.EDGE, name, declaration.properties)
         owner = Owner(Kind.EDGE, name, _types(declared))
         header = () if declaration.key is None else (declaration.key,)
         constraints = read_constraints(owner, declared, (*header, *declaration.constraints))
-        self._keep_hints(Kind.EDGE, name, declared)
         if notes.hint:
             self.hints[entity(Kind.EDGE, name)] = notes.hint
         card = declaration.cardinality
-        return EdgeType(
+        edge = EdgeType(
             NO_TYPE_ID,
             name,
             declaration.source.text,
@@ -154,6 +166,15 @@ class _Resolver:
             annotations=notes.annotations,
             key=constraints.keys[0] if constraints.keys else (),
         )
+        family = Family(name, edge.source, edge.target)
+        if {edge.source, edge.target} <= self.implementing.keys():
+            members: tuple[EdgeType, ...] = (edge,)
+        else:
+            require_countable(declaration, edge, self.implementing.keys())
+            members = tuple(family.member(edge, *ends) for ends in product(sources, targets))
+        for each in members:
+            self._keep_hints(Kind.EDGE, each.name, declared)
+        return members
 
     def _properties(
         self, kind: Kind, owner: str, properties: Sequence[ast.Property]
@@ -171,20 +192,19 @@ class _Resolver:
             if item.backfill is not None:
                 self.backfills[entity(kind, owner, item.property.name)] = item.backfill
 
-    def _require_node(self, edge: str, end: str, name: ast.Name) -> None:
-        if name.text in self.node_names:
-            return
-        hint = (
-            "an interface cannot be an end of an edge; name a node type"
-            if name.text in self.interfaces
-            else f"declare it: node {name} {{ … }}"
-        )
-        raise Fault(
-            name.span,
-            f"edge {edge} references unknown {end} type: {name}",
-            code="unknown-type",
-            hint=hint,
-        )
+    def _end_types(self, edge: str, end: str, name: ast.Name) -> list[str]:
+        """The node types that an end can be: one, or those that implement an interface."""
+        if name.text in self.implementing:
+            return [name.text]
+        types = [node for node, listed in self.implementing.items() if name.text in listed]
+        if types:
+            return types
+        text = f"edge {edge} references unknown {end} type: {name}"
+        hint = f"declare it: node {name} {{ … }}"
+        if name.text in self.interfaces:
+            text = f"the {end} of edge {edge} is {name}, which no node type implements"
+            hint = f"declare one: node Thing implements {name} {{ … }}"
+        raise Fault(name.span, text, code="unknown-type", hint=hint)
 
     def _injected(self, node: ast.Node, own: Mapping[str, Declared]) -> tuple[Declared, ...]:
         """The properties a node takes over from its interfaces, checked against its own."""

@@ -12,6 +12,7 @@ from omnigraph.catalog.model import (
     Annotation,
     Default,
     EdgeType,
+    Family,
     Interface,
     NodeType,
     Property,
@@ -151,4 +152,13 @@ def edge_document(edge: EdgeType) -> Document:
         "indexes": list(edge.indexes),
         "annotations": _annotations(edge.annotations),
         **({"key": list(edge.key)} if edge.key else {}),
+        **_family(edge.family),
     }
+
+
+def _family(family: Family | None) -> Document:
+    """The family of a member; edges between node types do not mention any."""
+    if family is None:
+        return {}
+    ends = {"source": family.source, "target": family.target}
+    return {"family": {"name": family.name, **ends}}

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from omnigraph.catalog.documents import fingerprint
 from omnigraph.catalog.draft import AnyType, Draft, Hint, entity
-from omnigraph.catalog.model import Catalog, EdgeType, Interface, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, Family, Interface, NodeType
 from omnigraph.language.reader import Fault
 from omnigraph.types import Kind, PropertyId, Span, TypeId
 
@@ -38,9 +38,11 @@ def identify(draft: Draft, accepted: Catalog | None) -> tuple[Catalog, tuple[Not
     mint = _Mint(draft.hints, accepted or EMPTY, initial=accepted is None)
     interfaces = mint.types(Kind.INTERFACE, draft.interfaces, mint.accepted.interfaces)
     nodes = mint.types(Kind.NODE, draft.nodes, mint.accepted.nodes)
-    edges = mint.types(Kind.EDGE, draft.edges, mint.accepted.edges)
+    edges = mint.types(
+        Kind.EDGE, draft.edges, mint.accepted.edges, mint.member_origins(draft, nodes)
+    )
     nodes = {name: _with_ordered_key(node) for name, node in nodes.items()}
-    edges = {name: _with_ordered_edge_key(edge) for name, edge in edges.items()}
+    edges = {name: with_ordered_edge_key(edge) for name, edge in edges.items()}
     catalog = Catalog(
         nodes,
         edges,
@@ -72,7 +74,7 @@ def _with_ordered_key(node: NodeType) -> NodeType:
     return replace(node, key=tuple(sorted(node.key, key=lambda name: order[name])))
 
 
-def _with_ordered_edge_key(edge: EdgeType) -> EdgeType:
+def with_ordered_edge_key(edge: EdgeType) -> EdgeType:
     """An edge's key: its ends, then its columns in order of property ids."""
     order: dict[str, int] = {prop.name: prop.id for prop in edge.properties}
     order |= {"src": -2, "dst": -1}
@@ -90,18 +92,62 @@ class _Mint:
         self.next_property_ids: dict[TypeId, int] = {}
         self.notes: list[Note] = []
 
-    def types(self, kind: Kind, drafts: Sequence[T], accepted: Mapping[str, T]) -> dict[str, T]:
-        names = [draft.name for draft in drafts]
+    def types(
+        self,
+        kind: Kind,
+        drafts: Sequence[T],
+        accepted: Mapping[str, T],
+        known: Mapping[str, str] | None = None,
+    ) -> dict[str, T]:
+        """The types of one kind; `known` has the accepted names of those not found by name."""
+        known = known or {}
+        names = [draft.name for draft in drafts if draft.name not in known]
+        free = tuple(name for name in accepted if name not in known.values())
         scope = _Scope(
             {name: hint for name in names if (hint := self.hints.get(entity(kind, name)))},
             label=lambda name: entity(kind, name),
             missing=lambda old: self._no_such_type(kind, old),
         )
-        origins = self._match(names, tuple(accepted), scope)
+        origins = {**self._match(names, free, scope), **known}
         return {
             draft.name: self._identified(kind, draft, accepted.get(origins.get(draft.name, "")))
             for draft in drafts
         }
+
+    def member_origins(self, draft: Draft, nodes: Mapping[str, NodeType]) -> dict[str, str]:
+        """The accepted names of the members of families, "" for a new one: a member is known by its
+        family and by the identities of its ends, whatever they are called. An edge type whose end
+        becomes an interface goes on as the member with the same ends."""
+        origins: dict[str, str] = {}
+        taken = {edge.name: edge.name for edge in draft.edges if edge.family is None}
+        for family in dict.fromkeys(edge.family for edge in draft.edges):
+            if family is None:
+                continue
+            before = {
+                self._accepted_ends(each): each for each in self._family_before(family, taken)
+            }
+            for edge in draft.edges:
+                if edge.family == family:
+                    origin = before.get((nodes[edge.source].id, nodes[edge.target].id))
+                    origins[edge.name] = "" if origin is None else origin.name
+        return origins
+
+    def _accepted_ends(self, edge: EdgeType) -> tuple[TypeId, TypeId]:
+        nodes = self.accepted.nodes
+        return nodes[edge.source].id, nodes[edge.target].id
+
+    def _family_before(self, family: Family, taken: dict[str, str]) -> tuple[EdgeType, ...]:
+        """The accepted edge types that a family goes on from: of its name, or of its hint."""
+        families = self.accepted.families
+        accepted = {name: (edge,) for name, edge in self.accepted.edges.items()} | families
+        hint = self.hints.get(entity(Kind.EDGE, family.name))
+        scope = _Scope(
+            {} if hint is None else {family.name: hint},
+            label=lambda name: entity(Kind.EDGE, name),
+            missing=lambda old: self._no_such_type(Kind.EDGE, old),
+        )
+        origin = self._match([family.name], tuple(accepted), scope, taken).get(family.name)
+        return () if origin is None else accepted[origin]
 
     def _identified(self, kind: Kind, draft: T, origin: T | None) -> T:
         if origin is None:
@@ -123,8 +169,12 @@ class _Mint:
         old = {prop.name: prop.id for prop in origin.properties} if origin else {}
         names = [prop.name for prop in draft.properties]
         old_name = origin.name if origin else None
+        # The hint is about the members that were there; a type that implements the interface since
+        # has nothing to rename.
+        is_member = isinstance(draft, EdgeType) and draft.family is not None
+        is_new_member = is_member and origin is None
         scope = _Scope(
-            self._property_hints(kind, draft, old),
+            self._property_hints(kind, draft, old) if self.initial or not is_new_member else {},
             label=lambda name: entity(kind, draft.name, name),
             missing=lambda hinted: _no_such_property(draft.name, old_name, hinted),
         )
@@ -147,11 +197,17 @@ class _Mint:
         return hints
 
     def _match(
-        self, names: Sequence[str], accepted: Sequence[str], scope: "_Scope"
+        self,
+        names: Sequence[str],
+        accepted: Sequence[str],
+        scope: "_Scope",
+        taken: dict[str, str] | None = None,
     ) -> dict[str, str]:
-        """New name to accepted name, for every declaration that existed before."""
+        """New name to accepted name, for every declaration that existed before. `taken` has the
+        accepted names that others go on from, by these."""
         origins = {name: name for name in names if name in accepted}
-        taken = dict(origins)
+        taken = {} if taken is None else taken
+        taken.update(origins)
         for name, hint in scope.hints.items():
             if self.initial:
                 self._note("inert_initialization_rename_hint", scope.label(name), hint)
@@ -164,7 +220,8 @@ class _Mint:
         return origins
 
     def _note(self, code: str, label: str, hint: Hint) -> None:
-        self.notes.append(Note(code, label, _NOTES[code].format(old=hint.old), hint.span))
+        if all((note.code, note.span) != (code, hint.span) for note in self.notes):
+            self.notes.append(Note(code, label, _NOTES[code].format(old=hint.old), hint.span))
 
     def _no_such_type(self, kind: Kind, old: str) -> str:
         for other in Kind:

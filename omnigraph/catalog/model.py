@@ -5,7 +5,7 @@ properties that exist and fit them. `accept` and `codec` are its only producers.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
@@ -153,6 +153,27 @@ class NodeType:
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """A declared edge with an interface at an end. It has no table: each pair of node types that
+    its ends can be is an edge type, a member."""
+
+    name: str
+    source: str  # a node type or an interface
+    target: str
+
+    def member_name(self, source: str, target: str) -> str:
+        """The name of the member between two node types: the family's, then the types that stand
+        for interfaces."""
+        ends = ((self.source, source), (self.target, target))
+        return "_".join((self.name, *(node for declared, node in ends if declared != node)))
+
+    def member(self, edge: "EdgeType", source: str, target: str) -> "EdgeType":
+        """An edge type as the member between two node types."""
+        name = self.member_name(source, target)
+        return replace(edge, name=name, source=source, target=target, family=self)
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeType:
     """An edge type from one node type to another. Constraints may name `src` and `dst`."""
 
@@ -166,6 +187,7 @@ class EdgeType:
     indexes: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     key: tuple[str, ...] = ()  # src, dst, then properties by id; empty: ids are generated
+    family: Family | None = None  # the declaration of which this is a member
     _by_name: dict[str, Property] = field(init=False, repr=False, compare=False)
 
     @property
@@ -182,6 +204,11 @@ class EdgeType:
         return _table_schema(self)
 
     @property
+    def ends(self) -> dict[str, str]:
+        """The node types of its ends, by column."""
+        return {"src": self.source, "dst": self.target}
+
+    @property
     def key_is_id(self) -> bool:
         """Never: a key of an edge has both ends."""
         return False
@@ -195,6 +222,15 @@ class EdgeType:
 
 Type = NodeType | EdgeType
 """A type that has a table."""
+
+
+def declared_edge(edge: EdgeType) -> EdgeType:
+    """The edge type that the schema declares: itself, or of a member its family, which has
+    interfaces at its ends and no table."""
+    family = edge.family
+    if family is None:
+        return edge
+    return replace(edge, name=family.name, source=family.source, target=family.target, family=None)
 
 
 def key_ids(owner: Type) -> list[int | str]:
@@ -232,6 +268,25 @@ class Catalog:
         """Whether a vector of a node type is made from a text."""
         return any(p.embed is not None for node in self.nodes.values() for p in node.properties)
 
+    @cached_property
+    def families(self) -> dict[str, tuple[EdgeType, ...]]:
+        """The members of each family, by its name."""
+        members: dict[str, tuple[EdgeType, ...]] = {}
+        for edge in self.edges.values():
+            if edge.family is not None:
+                members[edge.family.name] = (*members.get(edge.family.name, ()), edge)
+        return members
+
+    @cached_property
+    def _families_folded(self) -> dict[str, tuple[EdgeType, ...]]:
+        return {name.lower(): members for name, members in self.families.items()}
+
+    @property
+    def edges_declared(self) -> tuple[EdgeType, ...]:
+        """Edge types as the schema declares them: a family is one, between its declared ends."""
+        declared = {edge.name: edge for edge in map(declared_edge, self.edges.values())}
+        return tuple(declared.values())
+
     @property
     def types(self) -> tuple[Type, ...]:
         """Every type that has a table, nodes first."""
@@ -244,6 +299,13 @@ class Catalog:
         if owner is None:
             raise NotFound("type", name)
         return owner
+
+    def called(self, name: str) -> tuple[Type, ...]:
+        """The types that a name means in a list of types: a node type, an edge type, both, or the
+        members of a family."""
+        named = (self.nodes.get(name), self.edges.get(name))
+        types = tuple(owner for owner in named if owner is not None)
+        return types or self.families.get(name, ())
 
     def declared(self, kind: Kind) -> Mapping[str, NodeType | EdgeType | Interface]:
         """Everything of one kind, by name."""
@@ -263,6 +325,17 @@ class Catalog:
     def edge(self, name: str) -> EdgeType | None:
         """By exact name, else ignoring case: `WorksAt` is traversed as `worksAt`."""
         return self.edges.get(name) or self._edges_folded.get(name.lower())
+
+    def edge_declared(self, name: str) -> EdgeType | None:
+        """An edge type, or a family as the edge type that the schema declares."""
+        return self.edge(name) or next(map(declared_edge, self.members(name)), None)
+
+    def members(self, name: str) -> tuple[EdgeType, ...]:
+        """The edge type of that name, or the members of the family; none for another name."""
+        edge = self.edge(name)
+        if edge is not None:
+            return (edge,)
+        return self._families_folded.get(name.lower(), ())
 
     def edges_of(self, node_name: str) -> tuple[EdgeType, ...]:
         """Every edge type that starts or ends at a node type."""

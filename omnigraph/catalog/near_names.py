@@ -6,6 +6,8 @@ Invariant: pure. A hint names only what is known.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from omnigraph.catalog.model import Catalog
+
 _LISTED_MAX = 8
 
 
@@ -26,3 +28,15 @@ def did_you_mean(name: str, known: Iterable[str], *, listed: bool = True) -> str
         return ""
     every = sorted(set(known))[:_LISTED_MAX]
     return f"known: {', '.join(every)}" if every else "the schema declares none"
+
+
+def family_hint(name: str, catalog: Catalog) -> str:
+    """A hint with the edge types that a family is; none for a name of anything else."""
+    members = catalog.families.get(name, ())
+    listed = ", ".join(edge.name for edge in members)
+    return f"it has an interface at an end: name one of {listed}" if members else ""
+
+
+def near_edge(name: str, catalog: Catalog) -> str:
+    """A hint about a name that is no edge type."""
+    return family_hint(name, catalog) or did_you_mean(name, catalog.edges)

@@ -14,7 +14,15 @@ from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.demands import demands
 from omnigraph.catalog.documents import annotation_document
 from omnigraph.catalog.draft import AnyType, entity
-from omnigraph.catalog.model import Annotation, Catalog, EdgeType, Literal, NodeType, Property
+from omnigraph.catalog.model import (
+    Annotation,
+    Catalog,
+    EdgeType,
+    Family,
+    Literal,
+    NodeType,
+    Property,
+)
 from omnigraph.catalog.schema_lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
 from omnigraph.catalog.steps import (
     HARD,
@@ -61,6 +69,10 @@ class MigrationPlan:
             if isinstance(step, UnsupportedChange):
                 raise MigrationUnsupported(step.entity, step.reason, step.code)
 
+    def __repr__(self) -> str:
+        verdict = "supported" if self.supported else "not supported"
+        return "\n".join((f"MigrationPlan({verdict})", *self.lines()))
+
     def to_json(self) -> dict[str, Any]:
         """`{"supported", "steps"}`, the wire form."""
         return {"supported": self.supported, "steps": [dict(s.to_json()) for s in self.steps]}
@@ -90,7 +102,7 @@ def plan_migration(
     new = admission.catalog
     fillings = _fillings(new, admission, backfill or {})
     steps = tuple(_Diff(old, new, HARD if allow_data_loss else SOFT, fillings).steps())
-    _require_used(steps, backfill or {})
+    _require_used(steps, backfill or {}, new)
     if not steps and new.fingerprint != old.fingerprint:
         steps = (UnsupportedChange("schema", "this change is not classified"),)
     return MigrationPlan(steps, admission.diagnostics, new, allow_data_loss)
@@ -107,7 +119,8 @@ def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> d
     for name, expression in given.items():
         owner, _, prop = name.partition(".")
         kind = Kind.NODE if owner in new.nodes else Kind.EDGE
-        expressions[entity(kind, owner, prop)] = expression
+        for each in (owner, *(member.name for member in new.families.get(owner, ()))):
+            expressions[entity(kind, each, prop)] = expression
     return expressions
 
 
@@ -123,8 +136,13 @@ def _as_sql(value: Literal) -> str:
             assert_never(value)
 
 
-def _require_used(steps: Iterable[Step], given: Mapping[str, str]) -> None:
-    added = {f"{s.type_name}.{s.name}" for s in steps if isinstance(s, AddProperty)}
+def _require_used(steps: Iterable[Step], given: Mapping[str, str], new: Catalog) -> None:
+    added = set[str]()
+    for step in steps:
+        if isinstance(step, AddProperty):
+            edge = new.edges.get(step.type_name)
+            family = edge.family.name if edge is not None and edge.family is not None else None
+            added |= {f"{name}.{step.name}" for name in (step.type_name, family)}
     for name in given:
         if name not in added:
             raise BadRequest(
@@ -182,15 +200,15 @@ class _Diff:
 
     def _ends(self, old: EdgeType, new: EdgeType) -> Iterator[Step]:
         where = entity(Kind.EDGE, new.name)
-        if self._end_ids(self.old, old) != self._end_ids(self.new, new):
-            change = f"{old.source} -> {old.target} to {new.source} -> {new.target}"
-            reason = f"changing edge endpoints from {change} is not supported"
-            yield UnsupportedChange(where, reason)
+        families = (old.family, new.family) if old.family and new.family else None
+        for before, after in ((old, new), families) if families else ((old, new),):
+            if _end_ids(self.old, before) != _end_ids(self.new, after):
+                change = f"{before.source} -> {before.target} to {after.source} -> {after.target}"
+                reason = f"changing edge endpoints from {change} is not supported"
+                yield UnsupportedChange(where, reason)
+                break
         if old.cardinality != new.cardinality:
             yield UpdateCardinality(new.name, old.cardinality, new.cardinality)
-
-    def _end_ids(self, catalog: Catalog, edge: EdgeType) -> tuple[TypeId, TypeId]:
-        return catalog.nodes[edge.source].id, catalog.nodes[edge.target].id
 
     def _properties(self, kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
         before = {prop.id: prop for prop in old.properties}
@@ -204,6 +222,13 @@ class _Diff:
                 yield from _embed(kind, (old, origin), (new, prop))
         for gone in before.values():
             yield DropProperty(kind, new.name, gone.name, self.drop_mode)
+
+
+def _end_ids(catalog: Catalog, edge: EdgeType | Family) -> list[TypeId]:
+    """The identities of declared ends: of node types, and of interfaces."""
+    nodes, interfaces = catalog.nodes, catalog.interfaces
+    names = (edge.source, edge.target)
+    return [nodes[name].id if name in nodes else interfaces[name].id for name in names]
 
 
 def _added(kind: Kind, owner: str, prop: Property, filling: str | None) -> Step:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from omnigraph.catalog.counterparts import counterpart, kind_of, property_counterparts
 from omnigraph.catalog.documents import fingerprint
 from omnigraph.catalog.draft import AnyType
+from omnigraph.catalog.family_merge import whole_families
 from omnigraph.catalog.model import (
     Annotation,
     Cardinality,
@@ -54,6 +55,13 @@ def merge_schemas(base: Catalog, ours: Catalog, theirs: Catalog) -> SchemaMerge:
     interfaces = merging.types(*(side.interfaces for side in sides))
     nodes = merging.types(*(_implementing(side, interfaces) for side in sides))
     edges = merging.types(*(_between(side, nodes) for side in sides))
+    families = whole_families(edges, nodes, sides, max(side.next_type_id for side in sides))
+    edges = families.edges
+    for edge in families.rekeyed:
+        merging.clash(edge, None, f"{edge.name} has another @key on each side", None, edge, edge)
+    for edge in families.misnamed:
+        text = f"two edge types would be called {edge.name}"
+        merging.clash(edge, None, text, None, edge, edge)
     for edge in edges.values():
         if edge.source not in nodes or edge.target not in nodes:
             merging.clash(edge, None, f"an end of edge {edge.name} was removed", None, edge, edge)
@@ -72,11 +80,17 @@ def merge_schemas(base: Catalog, ours: Catalog, theirs: Catalog) -> SchemaMerge:
         nodes,
         edges,
         interfaces,
-        max(ours.next_type_id, theirs.next_type_id, base.next_type_id),
+        families.next_type_id,
         next_ids,
         fingerprint(nodes, edges, interfaces),
     )
     return SchemaMerge(catalog, tuple(merging.conflicts))
+
+
+def _own_name(each: AnyType) -> str:
+    """The name of a type; of a member that of its family, since its ends are named elsewhere."""
+    family = each.family if isinstance(each, EdgeType) else None
+    return each.name if family is None else family.name
 
 
 def _new_names(declared: Mapping[str, Declared], merged: Mapping[str, Declared]) -> dict[str, str]:
@@ -105,9 +119,16 @@ def _between(side: Catalog, nodes: Mapping[str, NodeType]) -> dict[str, EdgeType
     """The edges of a side, with the merged names of their ends."""
     names = _new_names(side.nodes, nodes)
     return {
-        name: replace(edge, source=names[edge.source], target=names[edge.target])
+        name: _renamed_member(replace(edge, source=names[edge.source], target=names[edge.target]))
         for name, edge in side.edges.items()
     }
+
+
+def _renamed_member(edge: EdgeType) -> EdgeType:
+    """A member under the name that follows from its ends."""
+    if edge.family is None:
+        return edge
+    return replace(edge, name=edge.family.member_name(edge.source, edge.target))
 
 
 @dataclass(slots=True)
@@ -188,7 +209,7 @@ class _Merging:
         sides = base, ours, theirs
         merged = self._properties(*sides)
         columns = _ColumnNames(merged, sides)
-        name = self._one(ours, "the name", [side.name for side in sides], sides)
+        name = self._one(ours, "the name", [_own_name(side) for side in sides], sides)
         rest: dict[str, Any] = {}
         for listed in ("keys", "uniques", "indexes", "implements", "ranges", "checks"):
             if hasattr(ours, listed):
@@ -204,6 +225,10 @@ class _Merging:
         if isinstance(ours, EdgeType):
             bounds = [getattr(side, "cardinality") for side in sides]  # noqa: B009
             rest["cardinality"] = self._one(ours, "@card", bounds, sides, _wider_cardinality)
+            families = [getattr(side, "family") for side in sides]  # noqa: B009
+            family = rest["family"] = self._one(ours, "the ends", families, sides)
+            if family is not None:
+                name = family.member_name(ours.source, ours.target)
         if not isinstance(ours, Interface):
             notes = [getattr(side, "annotations") for side in sides]  # noqa: B009
             rest["annotations"] = self._annotations(ours, None, notes, sides)
@@ -404,7 +429,7 @@ def _definition(each: AnyType) -> tuple[Any, ...]:
             )
         case EdgeType():
             rest = (
-                (each.source, each.target, each.cardinality, frozenset(each.key)),
+                (each.source, each.target, each.family, each.cardinality, frozenset(each.key)),
                 set(map(frozenset, each.uniques)),
                 set(each.indexes),
                 frozenset(map(repr, each.annotations)),

@@ -26,7 +26,7 @@ def schema_text(catalog: Catalog, written: Written) -> str:
     declared: list[AnyType] = [
         *catalog.interfaces.values(),
         *catalog.nodes.values(),
-        *catalog.edges.values(),
+        *catalog.edges_declared,
     ]
     parts = []
     for each in declared:

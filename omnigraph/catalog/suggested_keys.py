@@ -28,7 +28,7 @@ class SuggestedKey:
 
 def suggested_keys(catalog: Catalog) -> tuple[SuggestedKey, ...]:
     """The keys that fit edge types which have none, in order of declaration."""
-    fitting = (_suggested(edge) for edge in catalog.edges.values() if not edge.key)
+    fitting = (_suggested(edge) for edge in catalog.edges_declared if not edge.key)
     return tuple(each for each in fitting if each is not None)
 
 

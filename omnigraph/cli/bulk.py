@@ -107,7 +107,7 @@ def load(
         typer.Option(
             "--column",
             metavar="THEIRS=OURS",
-            help="A column of the data and the property it fills; repeatable.",
+            help="A column and the property it fills; THEIRS= leaves it out; repeatable.",
         ),
     ] = None,
     on_duplicate: Annotated[OnDuplicate | None, ON_DUPLICATE_OPTION] = None,
@@ -210,6 +210,9 @@ def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
         f"{done.total_entities} entities across {kinds}"
         + (f", {done.inserted} inserted, {done.updated} updated" if done.mode == "patch" else "")
     )
+    if done.superseded:
+        rows = "row has" if done.superseded == 1 else "rows have"
+        show(f"{done.superseded} {rows} a key or an id that a later row has too; the last counts")
     for line in rounded_lines(done.rounded):
         show(line)
     for name, count in done.beside_equal.items():

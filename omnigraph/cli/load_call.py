@@ -87,23 +87,24 @@ class RowsType:
             catalog = graph.schema.on(base).catalog
         is_edge = self.either in catalog.edges and self.either not in catalog.nodes
         if not is_edge and self.either not in catalog.nodes:
-            from omnigraph.catalog.near_names import did_you_mean
+            from omnigraph.catalog.near_names import did_you_mean, family_hint
 
             known = (owner.name for owner in catalog.types)
-            raise NotFound("type", self.either, did_you_mean(self.either, known))
+            hint = family_hint(self.either, catalog) or did_you_mean(self.either, known)
+            raise NotFound("type", self.either, hint)
         return {"edge" if is_edge else "type": self.either}
 
 
-def column_names(given: list[str] | None) -> dict[str, str]:
-    """The properties of `--column`, by the column of the data."""
-    names: dict[str, str] = {}
+def column_names(given: list[str] | None) -> dict[str, str | None]:
+    """The properties of `--column`, by the column of the data; `THEIRS=` leaves a column out."""
+    names: dict[str, str | None] = {}
     for word in given or ():
         theirs, equals, ours = word.rpartition("=")
-        if not equals or not theirs or not ours:
+        if not equals or not theirs:
             raise typer.BadParameter(f"--column '{word}' is not THEIRS=OURS, as in Title=title")
         if theirs in names:
             raise typer.BadParameter(f"--column gives '{theirs}' twice")
-        names[theirs] = ours
+        names[theirs] = ours or None
     return names
 
 
@@ -130,15 +131,20 @@ def run_load(
         except ConstraintViolated as refused:
             for line in _column_hints(graph, options["branch"], refused):
                 typer.echo(line, err=True)
+            if options.get("rejects") is not None:
+                typer.echo(f"{options['rejects']}/rejects.jsonl has every bad record", err=True)
             raise
 
 
 def _column_hints(graph: Graph, branch: str, refused: ConstraintViolated) -> Iterator[str]:
     """How to load columns whose names are not those of properties."""
+    from omnigraph.exec.load.columnar import ADVICE_ON_COLUMNS
+
     unknown = [
         (each.type_name, each.property)
         for each in refused.violations
         if each.rule == "property" and each.property is not None and each.line is None
+        if ADVICE_ON_COLUMNS in each.text
     ]
     if not unknown:
         return
@@ -151,7 +157,10 @@ def _column_hints(graph: Graph, branch: str, refused: ConstraintViolated) -> Ite
         if near is not None:
             yield f"hint: --column '{name}={near}' fills {type_name}.{near}"
         else:
-            yield f"hint: --column '{name}=…' fills one of {type_name}'s {', '.join(known)}"
+            yield (
+                f"hint: --column '{name}=…' fills one of {type_name}'s {', '.join(known)}; "
+                f"--column '{name}=' leaves the column out"
+            )
 
 
 def _fillable(owner: Type) -> list[str]:
@@ -173,6 +182,7 @@ def load_document(uri: str, done: LoadResult) -> dict[str, Any]:
         "edges": [{"name": n, "entities_loaded": c} for n, c in done.edges.items()],
         "total_entities": done.total_entities,
         **({"inserted": done.inserted, "updated": done.updated} if done.mode == "patch" else {}),
+        **({"superseded": done.superseded} if done.superseded else {}),
         **rounded_document(done.rounded),
         **({"beside_equal": done.beside_equal} if done.beside_equal else {}),
         **_indexes_document(done.indexes),

@@ -199,6 +199,7 @@ def _draws_history(flag: str, equals: str, before: list[str], arguments: list[st
 _QUIET = (
     *((name,) for name in ("query", "read", "explain", "lint", "diff", "snapshot", "log", "check")),
     *((name,) for name in ("commit", "changes", "blob", "draw", "graphs", "whoami", "recoveries")),
+    *((name,) for name in ("init", "fmt", "queries", "policy", "profile", "config", "version")),
     *(("branch", "list"), ("tag", "list"), ("review", "list"), ("review", "show")),
     *(("schema", name) for name in ("show", "plan", "diff", "check")),
     ("jobs",),

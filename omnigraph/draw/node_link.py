@@ -17,6 +17,8 @@ _LABEL_CHARS = 20
 _EDGES_SAID = 24  # of more edges, names would lie over each other
 _LABEL_BOX = (96.0, 44.0)
 _LAYOUTS_MAX = 64
+_LETTER, _SMALL_LETTER = 7.2, 6.2  # the width of a letter
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def node_link_picture(
     top = min(y for _, y in points.values()) - _MARGIN / 1.6
     width = max(x for x, _ in points.values()) + _MARGIN - left
     height = max(y for _, y in points.values()) + _MARGIN - top
-    body = element("defs", _tip()) + "".join(_drawn_edges(edges, points))
+    body = element("defs", _tip()) + "".join(_drawn_edges(nodes, edges, points))
     body += "".join(_drawn_node(node, points[node.key]) for node in nodes)
     scene = element("g", body, class_="scene")
     return Picture(title, max(width, 240), max(height, 120), scene, (left, top))
@@ -97,18 +99,60 @@ def _tip() -> str:
     )
 
 
-def _drawn_edges(edges: Sequence[PictureEdge], points: dict[str, Point]) -> list[str]:
+def _drawn_edges(
+    nodes: Sequence[PictureNode], edges: Sequence[PictureEdge], points: dict[str, Point]
+) -> list[str]:
     seen: dict[tuple[str, str], int] = {}
+    taken = [box for node in nodes for box in _node_boxes(node, points[node.key])]
     drawn = []
     for edge in edges:
         pair = min(edge.source, edge.target), max(edge.source, edge.target)
         nth = seen[pair] = seen.get(pair, -1) + 1
-        is_said = len(edges) <= _EDGES_SAID
-        drawn.append(_drawn_edge(edge, points[edge.source], points[edge.target], nth, is_said))
+        line, middle = _drawn_line(edge, points[edge.source], points[edge.target], nth)
+        name = ""
+        if edge.label and len(edges) <= _EDGES_SAID:
+            name = _drawn_name(edge, points[edge.source], points[edge.target], middle, taken)
+        drawn.append(line + name)
     return drawn
 
 
-def _drawn_edge(edge: PictureEdge, start: Point, end: Point, nth: int, is_said: bool) -> str:
+def _node_boxes(node: PictureNode, point: Point) -> tuple[Box, Box]:
+    """What the circle and the label of a node cover."""
+    x, y = point
+    label = _text_box(shortened(node.label, _LABEL_CHARS), (x, y + _RADIUS + 14), _LETTER)
+    return (x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS), label
+
+
+def _text_box(said: str, base: Point, letter: float) -> Box:
+    x, y = base
+    half = (len(said) + 0.6) * letter / 2
+    return x - half, y - 1.6 * letter, x + half, y + letter / 2
+
+
+def _drawn_name(
+    edge: PictureEdge, start: Point, end: Point, middle: Point, taken: list[Box]
+) -> str:
+    """The name of an edge where it covers nothing: in its middle, else nearer to an end, else
+    nowhere, as the line says it when it is pointed at."""
+    said = shortened(edge.label, _LABEL_CHARS)
+    bent = middle[0] - (start[0] + end[0]) / 2, middle[1] - (start[1] + end[1]) / 2
+    for part in (0.5,) if edge.source == edge.target else (0.5, 0.65, 0.35):
+        x = start[0] + part * (end[0] - start[0]) + bent[0]
+        y = start[1] + part * (end[1] - start[1]) + bent[1] - 3
+        box = _text_box(said, (x, y), _SMALL_LETTER)
+        if not any(_overlap(box, other) for other in taken):
+            taken.append(box)
+            named = f"label dim {edge.mark}".strip()
+            return element("text", text(said), x=x, y=y, class_=named, font_size="10")
+    return ""
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _drawn_line(edge: PictureEdge, start: Point, end: Point, nth: int) -> tuple[str, Point]:
+    """The arrow of an edge, and its middle."""
     (x, y), (u, v) = start, end
     if edge.source == edge.target:
         path = f"M{number(x - 6)},{number(y - 9)} c-26,-36 38,-36 13,-1"
@@ -123,12 +167,7 @@ def _drawn_edge(edge: PictureEdge, start: Point, end: Point, nth: int, is_said: 
         )
     named = f"edge {edge.mark}".strip()
     title = element("title", text(edge.label)) if edge.label else ""
-    line = element("path", title, d=path, class_=named, marker_end="url(#tip)")
-    if not edge.label or not is_said:
-        return line
-    said = text(shortened(edge.label, _LABEL_CHARS))
-    named = f"label dim {edge.mark}".strip()
-    return line + element("text", said, x=middle[0], y=middle[1] - 3, class_=named, font_size="10")
+    return element("path", title, d=path, class_=named, marker_end="url(#tip)"), middle
 
 
 def _xy(x: float, y: float) -> str:

@@ -50,6 +50,7 @@ from omnigraph.graph.later_rooms import (
     require_window,
     run_mutation,
     shares_commit,
+    unknown_branch,
 )
 from omnigraph.graph.look_verbs import LookVerbs
 from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
@@ -360,7 +361,7 @@ class Graph(
         from_branch: str | None = None,
         engine: EngineName = "auto",
         spark: Any = None,
-        columns: Mapping[str, str] | None = None,
+        columns: Mapping[str, str | None] | None = None,
         rejects: str | os.PathLike[str] | None = None,
         progress: Callable[[Progress], None] | None = None,
         actor: str | None = None,
@@ -380,6 +381,7 @@ class Graph(
         is done. `permissive` reads the older format, which forgives, as one text. Of rows with one
         id a merge keeps the last, by the order of the input; `on_duplicate="refuse"` refuses them,
         as the other modes do. A DataFrame has an order only where `order_by` names its columns.
+        `columns` gives the property that a column fills, by the column; None leaves it out.
 
         The indexes that the schema asks for are built after the commit, as a commit of their own,
         where a table has 10,000 rows without them; `indexes="later"` leaves them to `optimize`.
@@ -417,8 +419,7 @@ class Graph(
             return self._schemas.current(branch).catalog
         except NotFound as missing:
             if from_branch is None:
-                hint = missing.hint or "pass `from` to create it"
-                raise NotFound("branch", branch, hint) from None
+                raise unknown_branch(self._store, missing) from None
             return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
 
     @checked

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.upkeep.optimize import OptimizeReport
     from omnigraph.pipeline import upkeep
     from omnigraph.pipeline.frames import Frames
-    from omnigraph.pipeline.load import Order, load
+    from omnigraph.pipeline.load import Order, load, unknown_branch
     from omnigraph.pipeline.spark_query import query_on_spark
     from omnigraph.plan.compile import compile_query
     from omnigraph.plan.ir import ReadPlan
@@ -62,6 +62,7 @@ else:
     Frames = deferred("omnigraph.pipeline.frames", "Frames")
     Order = deferred("omnigraph.pipeline.load", "Order")
     load = deferred("omnigraph.pipeline.load", "load")
+    unknown_branch = deferred("omnigraph.pipeline.load", "unknown_branch")
     query_on_spark = deferred("omnigraph.pipeline.spark_query", "query_on_spark")
     compile_query = deferred("omnigraph.plan.compile", "compile_query")
     ReadPlan = deferred("omnigraph.plan.ir", "ReadPlan")
@@ -99,5 +100,6 @@ __all__ = [
     "run_mutation",
     "shares_commit",
     "topology_after",
+    "unknown_branch",
     "upkeep",
 ]

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.catalog.near_names import did_you_mean, near_edge
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.filled_rows import row_filler
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
@@ -58,7 +59,7 @@ class Order:
     from_branch: str | None = None
     engine: str = "auto"
     spark: Any = None
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: ColumnNames = field(default_factory=dict)
     rejects: str | os.PathLike[str] | None = None
     progress: Callable[[Progress], None] | None = None
     note: CommitNote = NO_NOTE
@@ -262,10 +263,9 @@ def _owner(catalog: Catalog, order: Order) -> Owner | None:
         return None
     owner: Owner | None = catalog.edge(name) if order.type is None else catalog.node(name)
     if owner is None:
-        kind, known = (
-            ("edge type", catalog.edges) if order.type is None else ("node type", catalog.nodes)
-        )
-        raise NotFound(kind, name, did_you_mean(name, known))
+        if order.type is None:
+            raise NotFound("edge type", name, near_edge(name, catalog))
+        raise NotFound("node type", name, did_you_mean(name, catalog.nodes))
     return owner
 
 
@@ -303,6 +303,13 @@ def is_spark_frame(source: Any) -> bool:
     return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
 
 
+def unknown_branch(store: Store, missing: NotFound) -> NotFound:
+    """A branch that a load does not find, with the one that is near and how to make it."""
+    near = did_you_mean(missing.name, store.branches.list(), listed=False)
+    hint = missing.hint or f"{near} pass `from` to create it".strip()
+    return NotFound("branch", missing.name, hint)
+
+
 def _ready_branch(store: Store, order: Order) -> bool:
     """Whether the branch had to be created."""
     if order.branch == MAIN or order.branch in store.branches.list():
@@ -311,8 +318,7 @@ def _ready_branch(store: Store, order: Order) -> bool:
         try:
             store.branches.identity(order.branch)
         except NotFound as missing:
-            hint = missing.hint or "pass `from` to create it"
-            raise NotFound("branch", order.branch, hint) from None
+            raise unknown_branch(store, missing) from None
         return False  # another process created it just now
     Points(store).branch_from(order.branch, order.from_branch)
     return True

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.near_names import family_hint
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.ndjson import Owner
@@ -71,7 +72,7 @@ class SourceOptions:
             owner = catalog.edge(self.edge)
             kind, name = "edge type", self.edge
         if owner is None:
-            raise NotFound(kind, name)
+            raise NotFound(kind, name, family_hint(name, catalog))
         return owner
 
 

@@ -27,7 +27,7 @@ def foreach_batch(
     type: str | None = None,
     edge: str | None = None,
     branch: str = MAIN,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | None] | None = None,
     actor: str | None = None,
     message: str | None = None,
     metadata: Mapping[str, str] | None = None,

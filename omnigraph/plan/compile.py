@@ -7,6 +7,7 @@ cached one is as good as a new one. Failures are not cached.
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
 from omnigraph.language.query import ast
@@ -18,10 +19,12 @@ from omnigraph.plan.lower import lower
 
 if TYPE_CHECKING:
     from omnigraph.plan import mutation_ir
+    from omnigraph.plan.family_writes import one_each
     from omnigraph.plan.matched_writes import require_unwritten
     from omnigraph.plan.mutation_ir import Plan
 else:
     mutation_ir = deferred("omnigraph.plan", "mutation_ir")
+    one_each = deferred("omnigraph.plan.family_writes", "one_each")
     require_unwritten = deferred("omnigraph.plan.matched_writes", "require_unwritten")
     Plan = deferred("omnigraph.plan.mutation_ir", "Plan")
 
@@ -48,6 +51,8 @@ def _compile(text: str, catalog: Catalog, name: str | None) -> Plan:
 
 def plan_query(query: ast.Query, catalog: Catalog, source: str) -> Plan:
     """Check and lower one parsed query."""
+    if catalog.families and isinstance(query.body, ast.Mutation):
+        query = one_each(query, catalog)
     plan = lower(query, check_query(query, catalog, source))
     if isinstance(plan, ir.ReadPlan):
         return plan
@@ -60,14 +65,23 @@ def select_query(file: ast.QueryFile, name: str | None) -> ast.Query:
     """The query of that name, the first if it occurs twice; without a name the only query."""
     if name is None:
         if len(file.queries) != 1:
-            raise BadRequest("query file contains multiple queries; pass --name", _known(file))
+            several = "query file contains multiple queries"
+            raise BadRequest(
+                several if file.queries else "query file contains no query", _one(file)
+            )
         return file.queries[0]
     for query in file.queries:
         if query.name.text == name:
             return query
-    raise BadRequest(f"query '{name}' not found", _known(file))
+    names = [query.name.text for query in file.queries]
+    near = did_you_mean(name, names, listed=False)
+    known = f"the file has {', '.join(names)}" if names else "the file has no query"
+    raise BadRequest(f"query '{name}' not found", near or known)
 
 
-def _known(file: ast.QueryFile) -> str:
+def _one(file: ast.QueryFile) -> str:
+    """How to choose a query of a text."""
+    if not file.queries:
+        return "write query name() { match { … } return { … } }"
     names = ", ".join(query.name.text for query in file.queries)
-    return f"the file has {names}" if names else "the file has no query"
+    return f"name one with name=, at a terminal as the first word: {names}"

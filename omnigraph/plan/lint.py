@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.catalog.model import Catalog, NodeType, declared_edge
 from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.suggested_keys import suggested_keys
 from omnigraph.errors import ParseError, TypeCheckError
@@ -194,9 +194,9 @@ def _without_identity(file: ast.QueryFile, catalog: Catalog) -> Iterator[LintFin
     for query in file.queries:
         for statement in query.body.statements if isinstance(query.body, ast.Mutation) else ():
             if isinstance(statement, ast.Insert):
-                edge = catalog.edge(statement.type_name.text)
-                if edge is not None and catalog.node(statement.type_name.text) is None:
-                    inserters.setdefault(edge.name, []).append(query.name.text)
+                name = statement.type_name.text
+                for edge in catalog.members(name) if catalog.node(name) is None else ():
+                    inserters.setdefault(declared_edge(edge).name, []).append(query.name.text)
     for suggestion in suggested_keys(catalog):
         if queries := inserters.get(suggestion.edge):
             names = tuple(dict.fromkeys(queries))

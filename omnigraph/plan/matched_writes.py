@@ -18,9 +18,10 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.expression_builder import rewritten
 from omnigraph.plan import mutation_ir
 from omnigraph.plan.facts import tables_read, tables_written
+from omnigraph.plan.family_writes import member_of_ends
 from omnigraph.plan.scope import EdgeVar, Names, NodeVar, Scope
 from omnigraph.plan.statements import check_statement
-from omnigraph.types import Scalar, TableKey, parse_table_key
+from omnigraph.types import Scalar, Span, TableKey, parse_table_key
 
 if TYPE_CHECKING:
     from omnigraph.plan.check import TypedRead
@@ -53,6 +54,7 @@ def check_matched(
     types = {values.name(n): column.type for n, column in enumerate(columns)}
     inner = replace(names, parameters={**names.parameters, **types})
     if isinstance(statement, ast.Insert | ast.Upsert):
+        statement = member_of_ends(scope, statement)
         _require_ends(scope, statement)
         return typed, check_statement(inner, replace(statement, assignments=assignments, rows=None))
     target = _target(scope, statement.variable)
@@ -173,7 +175,9 @@ def require_unwritten(
     assert isinstance(query.body, ast.Mutation)
     written = dict[TableKey, int]()
     pairs = zip(query.body.statements, plan.statements, strict=True)
-    for number, (statement, op) in enumerate(pairs, 1):
+    spans = dict[Span, int]()  # an update of a family is several statements of one text
+    for statement, op in pairs:
+        number = spans.setdefault(statement.span, len(spans) + 1)
         if isinstance(op, mutation_ir.MatchedRows):
             for table in sorted(tables_read(op.read, catalog) & written.keys()):
                 _, name = parse_table_key(table)

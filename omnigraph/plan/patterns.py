@@ -33,10 +33,12 @@ from omnigraph.plan.typed import (
 from omnigraph.plan.walks import (
     EdgeWay,
     WalkEnds,
+    along_member,
     bind_path,
     conditions_of,
     direction_of,
     ends_of,
+    family_ends,
     hops_of,
     is_walk,
     require_traversable,
@@ -212,6 +214,9 @@ class _Pattern:
         self._traversal(traversal)
 
     def _traversal(self, traversal: ast.Traversal, path: ast.Path | None = None) -> None:
+        if path is None:
+            types = (self._type_of(e, self._endpoint(e)) for e in (traversal.left, traversal.right))
+            traversal = along_member(self.names, traversal, *types)
         walks = is_walk(traversal) or path is not None or self._meets_interface(traversal)
         hops = hops_of(self.names, traversal)
         if path is not None and traversal.hops is None and path.kind is not ast.PathKind.WALK:
@@ -256,6 +261,8 @@ class _Pattern:
         if many or self._meets_interface(traversal):
             anchor = Anchor.RIGHT if left is None and right is not None else Anchor.LEFT
             bound = (self._type_of(traversal.left, left), self._type_of(traversal.right, right))
+            if not many and self.names.is_family(traversal.edge):
+                bound = family_ends(self.names, traversal, *bound, walks=walks)
             return ends_of(self.names, traversal, bound, hops), anchor
         edge = self.names.edge(traversal.edge, "T4")
         require_traversable(self.names, traversal, edge, walks=walks)
@@ -270,7 +277,10 @@ class _Pattern:
         """Whether an end of a traversal is of several types."""
         ends = (traversal.left, traversal.right)
         types = (self._type_of(end, self._endpoint(end)) for end in ends)
-        if not any(node is not None and self.names.is_interface(node) for node in types):
+        is_family = len(traversal.edges) == 1 and self.names.is_family(traversal.edge)
+        if not is_family and not any(
+            node is not None and self.names.is_interface(node) for node in types
+        ):
             return False
         variable = traversal.edge_variable
         if variable is not None and traversal.where is None and traversal.by is None:

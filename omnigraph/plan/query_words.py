@@ -81,7 +81,7 @@ class Suggester:
         types = {m[1]: m[2] for m in _DECLARED.finditer(before)}
         for _ in range(8):  # a walk of so many steps can be followed
             for source, edge_name, target in _TRAVERSED.findall(before):
-                edge = self.catalog.edge(edge_name)
+                edge = self.catalog.edge_declared(edge_name)
                 if edge is None:
                     continue
                 if target not in types:
@@ -95,12 +95,16 @@ class Suggester:
         return [Suggestion(name, "node type") for name in self.catalog.nodes]
 
     def _edges(self, *, lower: bool) -> list[Suggestion]:
+        """Edges as they are declared; what is written is one of the types of a family."""
+        edges = {edge.name: edge for edge in self.catalog.edges_declared}
+        if not lower:
+            edges |= self.catalog.edges
         return [
             Suggestion(
                 name[0].lower() + name[1:] if lower else name,
                 f"edge {edge.source} -> {edge.target}",
             )
-            for name, edge in self.catalog.edges.items()
+            for name, edge in edges.items()
         ]
 
     def _properties(self, type_name: str | None, *, ends: bool = False) -> list[Suggestion]:
@@ -110,8 +114,8 @@ class Suggester:
             every = [p for owner in nodes for p in owner.properties]
             every += [p for owner in edges for p in owner.properties]
             return list({p.name: Suggestion(p.name, str(p.type)) for p in every}.values())
-        node, edge = self.catalog.node(type_name), self.catalog.edge(type_name)
-        owner = node or edge
+        node, edge = self.catalog.node(type_name), self.catalog.edge_declared(type_name)
+        owner = node or edge or self.catalog.interfaces.get(type_name)
         if owner is None:
             return []
         words = [Suggestion(p.name, str(p.type)) for p in owner.properties]

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import assert_never
 
 from omnigraph.language.query import ast
+from omnigraph.language.query.teaching import word_hint
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.aggregates import fraction_of, measure_of
@@ -132,7 +133,7 @@ class _Return:
                 return ir.SlotRef(self.inner(clauses, span, True), BOOL)
             case ast.Alias(name=name):
                 text = f"the alias '{name}' cannot be returned"
-                raise names.fail(expression.span, text, hint=f"a variable is written ${name}")
+                raise names.fail(expression.span, text, hint=word_hint(name))
             case _:
                 raise names.fail(expression.span, "this cannot be returned")
 

@@ -109,9 +109,14 @@ class Names:
 
     def matched(self, name: ast.Name) -> NodeType:
         """A node type that a variable can have, or an interface as the type of all that have it."""
-        interface = self.catalog.interfaces.get(name.text)
-        if interface is None or self.catalog.node(name.text) is not None:
-            return self.node(name, "T1")
+        return self.end_type(name.text) if self.is_type(name) else self.node(name, "T1")
+
+    def end_type(self, name: str) -> NodeType:
+        """A declared node type, or an interface as the type of all that implement it."""
+        node = self.catalog.node(name)
+        if node is not None:
+            return node
+        interface = self.catalog.interfaces[name]
         return NodeType(interface.id, interface.name, interface.properties)
 
     def is_type(self, name: ast.Name) -> bool:
@@ -139,13 +144,24 @@ class Names:
         )
 
     def edge(self, name: ast.Name, code: str) -> EdgeType:
-        edge = self.catalog.edge(name.text)
+        """An edge type, or a family as the edge type that the schema declares."""
+        edge = self.catalog.edge_declared(name.text)
         if edge is None:
-            hint = did_you_mean(name.text, (e[0].lower() + e[1:] for e in self.catalog.edges))
+            known = (edge.name for edge in self.catalog.edges_declared)
+            hint = did_you_mean(name.text, (e[0].lower() + e[1:] for e in known))
             if name.text in _OPERATOR_WORDS:
                 hint = "a word between two bare variables names an edge; compare a property"
             raise self.fail(name.span, f"unknown edge type '{name}'", code=code, hint=hint)
         return edge
+
+    def edges(self, name: ast.Name, code: str) -> tuple[EdgeType, ...]:
+        """An edge type, or the members of a family."""
+        self.edge(name, code)
+        return self.catalog.members(name.text)
+
+    def is_family(self, name: ast.Name) -> bool:
+        """Whether a name is that of an edge with an interface at an end."""
+        return self.catalog.edge(name.text) is None and bool(self.catalog.members(name.text))
 
     def property(self, owner: Type, name: ast.Name, code: str) -> Property:
         declared = owner.property(name.text)

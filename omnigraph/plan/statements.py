@@ -11,6 +11,7 @@ from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.expressions import type_of
+from omnigraph.plan.family_writes import which_edge
 from omnigraph.plan.operands import NOW, as_type, compatible, parameter_operand
 from omnigraph.plan.scope import Names
 from omnigraph.plan.typer import Typer
@@ -50,8 +51,11 @@ def check_statement(
 def _target(names: Names, name: ast.Name) -> Type:
     """The type of that name; where a node and an edge share it, the node."""
     target = names.catalog.node(name.text) or names.catalog.edge(name.text)
+    if target is None and names.is_family(name):
+        raise which_edge(names, name, names.edges(name, "T10"))
     if target is None:
-        known = (*names.catalog.nodes, *names.catalog.edges)
+        edges = (edge.name for edge in names.catalog.edges_declared)
+        known = (*names.catalog.nodes, *edges)
         hint = did_you_mean(name.text, known)
         raise names.fail(name.span, f"unknown type '{name}'", code="T10", hint=hint)
     return target

@@ -28,7 +28,7 @@ from omnigraph.plan.operands import (
     require_enum_value,
 )
 from omnigraph.plan.scope import Names
-from omnigraph.types import INTEGERS, Scalar, Span, ValueType
+from omnigraph.types import INTEGERS, NUMERICS, Scalar, Span, ValueType
 
 Leaf = Callable[[ast.Expr], ir.Expr]
 """The meaning of a variable, a property, an alias, an aggregate, a search or an inner pattern."""
@@ -436,7 +436,7 @@ def _as_vectors(arguments: list[ir.Expr]) -> list[ir.Expr]:
 
 def _moment_hint(left: ValueType, right: ValueType) -> str:
     scalars = {left.scalar, right.scalar}
-    if Scalar.STRING not in scalars:
+    if Scalar.STRING not in scalars and not scalars & NUMERICS:
         return ""
     if Scalar.DATE in scalars:
         return 'write a date as date("2024-01-31")'

@@ -5,7 +5,7 @@ its edges and nodes is checked once a type. What is not about the way is a condi
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -75,7 +75,9 @@ def ends_of(
         hint = f"write ${traversal.left.name}: Type before the walk"
         raise names.fail(traversal.span, text, code="T5", hint=hint)
     ways = tuple(
-        way for edge in _edges(names, traversal) for way in _ways(names, traversal, edge, ends)
+        way
+        for members in _edges(names, traversal)
+        for way in _ways(names, traversal, members, ends)
     )
     if left is not None:
         reached, used = _reachable(ways, names.types_of(left), hops)
@@ -91,43 +93,87 @@ def ends_of(
     return WalkEnds(used, left, right)
 
 
-def _edges(names: Names, traversal: ast.Traversal) -> Iterator[EdgeType]:
+def _edges(names: Names, traversal: ast.Traversal) -> Iterator[tuple[EdgeType, ...]]:
+    """The edges of a walk, each as the edge types that it is: of a family several."""
     if traversal.is_any:
-        yield from names.catalog.edges.values()
+        catalog = names.catalog
+        yield from ((edge,) for edge in catalog.edges.values() if edge.family is None)
+        yield from catalog.families.values()
         return
     seen = set[str]()
     for name in traversal.edges:
-        edge = names.edge(name, "T4")
-        if edge.name not in seen:
-            yield edge
-        seen.add(edge.name)
+        members = tuple(each for each in names.edges(name, "T4") if each.name not in seen)
+        if members:
+            yield members
+        seen.update(each.name for each in members)
 
 
 def _ways(
     names: Names,
     traversal: ast.Traversal,
-    edge: EdgeType,
+    members: tuple[EdgeType, ...],
     ends: tuple[NodeType | None, NodeType | None],
 ) -> Iterator[EdgeWay]:
     """Both ways, or the one that the types of the ends demand; forwards if they demand none."""
     nodes = names.catalog.nodes
-    forward = EdgeWay(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
-    if traversal.undirected and edge.source == edge.target:
-        yield EdgeWay(edge, ir.Direction.BOTH, forward.source, forward.target)
-    elif traversal.undirected:
-        yield from (forward, forward.back)
-    else:
-        yield forward if _is_forward(names, edge, *ends) else forward.back
+    is_forward = _goes_forward(names, members, *ends)
+    for edge in members:
+        forward = EdgeWay(edge, ir.Direction.OUT, nodes[edge.source], nodes[edge.target])
+        if traversal.undirected and edge.source == edge.target:
+            yield EdgeWay(edge, ir.Direction.BOTH, forward.source, forward.target)
+        elif traversal.undirected:
+            yield from (forward, forward.back)
+        else:
+            yield forward if is_forward else forward.back
 
 
-def _is_forward(
-    names: Names, edge: EdgeType, left: NodeType | None, right: NodeType | None
+def _goes_forward(
+    names: Names, members: tuple[EdgeType, ...], left: NodeType | None, right: NodeType | None
 ) -> bool:
-    for bound, near, far in ((left, edge.source, edge.target), (right, edge.target, edge.source)):
+    """Whether a walk takes an edge forwards: unless only its end fits the left or the right."""
+    sources, targets = {edge.source for edge in members}, {edge.target for edge in members}
+    for bound, near, far in ((left, sources, targets), (right, targets, sources)):
         types = set[str]() if bound is None else {each.name for each in names.types_of(bound)}
-        if near in types or far in types:
-            return near in types
+        if types & (near | far):
+            return bool(types & near)
     return True
+
+
+def along_member(
+    names: Names, traversal: ast.Traversal, left: NodeType | None, right: NodeType | None
+) -> ast.Traversal:
+    """A single step along a family between two node types: along the member between them."""
+    name = traversal.edge
+    if traversal.others or traversal.hops is not None or not names.is_family(name):
+        return traversal
+    left, right = family_ends(names, traversal, left, right, walks=False)
+    if traversal.undirected and left.name != right.name:
+        return traversal
+    members = {(edge.source, edge.target): edge for edge in names.edges(name, "T4")}
+    member = members.get((left.name, right.name))
+    if member is None and (member := members.get((right.name, left.name))):
+        # A step backwards is one forwards from its other end.
+        traversal = replace(traversal, left=traversal.right, right=traversal.left)
+    if member is None:
+        return traversal
+    return replace(traversal, edge=ast.Name(member.name, span=name.span))
+
+
+def family_ends(
+    names: Names,
+    traversal: ast.Traversal,
+    left: NodeType | None,
+    right: NodeType | None,
+    *,
+    walks: bool,
+) -> tuple[NodeType, NodeType]:
+    """The types of the ends of a walk along a family; without a binding the declared ones."""
+    edge = names.edge(traversal.edge, "T4")
+    require_traversable(names, traversal, edge, walks=walks)
+    near, far = edge.source, edge.target
+    if not _goes_forward(names, names.edges(traversal.edge, "T4"), left, right):
+        near, far = far, near
+    return left or names.end_type(near), right or names.end_type(far)
 
 
 def _reachable(
@@ -179,7 +225,7 @@ def _require_used(
     known = {way.edge.name for way in used}
     for name in traversal.edges:
         edge = names.edge(name, "T4")
-        if edge.name not in known:
+        if known.isdisjoint(each.name for each in names.edges(name, "T4")):
             text = (
                 f"{edge.name} goes from {edge.source} to {edge.target} and is never reached "
                 f"from a {ends[0].name}"

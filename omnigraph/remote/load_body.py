@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest, ConstraintViolated, NotServed, Violation
+from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.csv_lines import csv_lines
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.inputs import open_input
@@ -66,7 +67,7 @@ class LoadBody:
         return replace(violation, file=piece.file, line=line)
 
 
-def load_body(source: Any, columns: Mapping[str, str], url: str) -> LoadBody:
+def load_body(source: Any, columns: ColumnNames, url: str) -> LoadBody:
     """An input as a body. `columns` renames columns."""
     if is_spark_frame(source):
         raise NotServed("a load of a Spark DataFrame", url, "load df.toArrow(), or use the files")
@@ -78,9 +79,7 @@ def load_body(source: Any, columns: Mapping[str, str], url: str) -> LoadBody:
         return body
 
 
-def _written(
-    file: IO[bytes], pieces: Iterator[Piece], columns: Mapping[str, str], url: str
-) -> LoadBody:
+def _written(file: IO[bytes], pieces: Iterator[Piece], columns: ColumnNames, url: str) -> LoadBody:
     first = next(pieces, None)
     if first is not None and isinstance(first.data, pa.Table):
         sent = _write_columns(file, chain([first], pieces), columns)
@@ -124,7 +123,7 @@ def _plain(value: Any) -> Any:
 
 
 def _write_columns(
-    file: IO[bytes], pieces: Iterator[Piece], columns: Mapping[str, str]
+    file: IO[bytes], pieces: Iterator[Piece], columns: ColumnNames
 ) -> tuple[SentPiece, ...]:
     """Write the tables as one Arrow stream; which rows of it are of which file."""
     writer: pa.RecordBatchStreamWriter | None = None
@@ -133,7 +132,8 @@ def _write_columns(
         if not isinstance(piece.data, pa.Table):
             raise BadRequest("lines and columns are two loads", "load files of one format at once")
         names = [columns.get(name, name) for name in piece.data.column_names]
-        table = piece.data.rename_columns(names)
+        kept = [index for index, name in enumerate(names) if name is not None]
+        table = piece.data.select(kept).rename_columns([names[index] for index in kept])
         if piece.is_text:
             table = table.replace_schema_metadata(TEXT_CELLS)
         if writer is None:

@@ -74,7 +74,7 @@ class RemoteVerbs(Graph):
         from_branch: str | None = None,
         engine: str = "auto",
         spark: Any = None,
-        columns: Mapping[str, str] | None = None,
+        columns: Mapping[str, str | None] | None = None,
         rejects: str | os.PathLike[str] | None = None,
         progress: Callable[[Progress], None] | None = None,
         actor: str | None = None,

@@ -16,14 +16,13 @@ from omnigraph.graph.door import graph_for
 from omnigraph.graph.policy_guard import ask
 from omnigraph.policy import Action, Policy
 from omnigraph.server.bearer import ASK, Tokens, bearer_of
-from omnigraph.server.call import JSON, RouteCall
+from omnigraph.server.call import JSON, RouteCall, branch_or_main
 from omnigraph.server.endpoint import ApiEndpoint, BodySize
 from omnigraph.server.oidc_trust import OidcTrust
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import Access
 
-_MAIN = "main"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
@@ -121,7 +120,9 @@ class Gate:
                 raise
             return None
         action = Action(endpoint.action)
-        branch = (call.one("branch") or _MAIN) if _is_in_query(endpoint, call.headers) else None
+        branch = (
+            branch_or_main(call.one("branch")) if _is_in_query(endpoint, call.headers) else None
+        )
         if any(policy.may_ever(call.actor, Action(each)) for each in (action, *endpoint.also)):
             if branch is not None:
                 self.require(call.graph_id, call.actor, action, branch)

@@ -37,8 +37,14 @@ class AnswerSender:
     """Sends the answers of one worker."""
 
     def __init__(
-        self, limits: ServerLimits, origin: str | None, log: RequestLog, watchdog: Watchdog
+        self,
+        limits: ServerLimits,
+        origin: str | None,
+        log: RequestLog,
+        watchdog: Watchdog,
+        stopping: asyncio.Event,
     ) -> None:
+        self._stopping = stopping
         self._watchdog = watchdog
         self._limits = limits
         self._origin = origin
@@ -55,17 +61,21 @@ class AnswerSender:
         self, answer: Answer, scope: Scope, receive: Receive, send: Send, request_id: str
     ) -> int:
         """Send an answer; its status."""
+        if self._stopping.is_set():
+            answer.headers["Connection"] = "close"  # else the client would send another request
         fields = _fields(answer, request_id)
         if self._origin is not None and self.is_allowed_origin(RequestHeaders(scope["headers"])):
             fields += origin_fields(self._origin)
-        if answer.events is not None:
+        is_bodiless = scope["method"] == "HEAD"
+        if answer.events is not None and not is_bodiless:
             await self._send_events(answer.events, fields, receive, send, request_id)
             return answer.status
-        has_length = "Content-Length" in answer.headers or answer.stream is not None
+        is_streamed = answer.stream is not None or answer.events is not None
+        has_length = "Content-Length" in answer.headers or is_streamed
         if not has_length and answer.status not in (204, 304):
             fields.append((b"content-length", str(len(answer.body)).encode()))
         start = {"type": "http.response.start", "status": answer.status, "headers": fields}
-        if answer.stream is not None:
+        if answer.stream is not None and not is_bodiless:
             try:
                 await self._send_stream(start, answer.stream, send, request_id)
             except AnswerBroken as broken:
@@ -73,7 +83,7 @@ class AnswerSender:
                     scope.get(ABORT, _nothing)()
                 raise
             return answer.status
-        body = b"" if scope["method"] == "HEAD" else answer.body
+        body = b"" if is_bodiless else answer.body
         try:
             with self._watchdog.within(self._limits.send_seconds):
                 await send(start)

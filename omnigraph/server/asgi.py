@@ -9,7 +9,7 @@ holds, and leaves one log line. The event loop never calls the engine; routes ru
 import asyncio
 import os
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -30,7 +30,7 @@ from omnigraph.server.answer_sender import AnswerSender, preflight
 from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
-from omnigraph.server.call import Answer, JobDesk, RouteCall, answered
+from omnigraph.server.call import Answer, JobDesk, RouteCall, answered, branch_or_main
 from omnigraph.server.connection import PROGRESS, AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
@@ -59,6 +59,10 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LEAVES_AFTER_S = 0.05
 _LATE_S = 1.0
 _GONE = 499
+_CUT_OFF = (
+    "the server stopped before this was done; a write may have been made: send it again with its "
+    "idempotency key, or look first"
+)
 _NO_PARAMETERS = QueryParams()
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -89,8 +93,10 @@ class ServerApp:
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
         self._watchdog = Watchdog()
         self._bodies = BodyReader(limits, settings.run_folder or None, self._watchdog)
-        self._sender = AnswerSender(limits, settings.allow_origin, log, self._watchdog)
         self.stopping = asyncio.Event()
+        self._sender = AnswerSender(
+            limits, settings.allow_origin, log, self._watchdog, self.stopping
+        )
         self.jobs = JobRunner(limits.job_threads, limits.job_queue, log)
         self._desk = JobDesk(self.jobs, settings)
         self._admission = WriteAdmission(limits.actor_inflight, limits.actor_bytes)
@@ -115,7 +121,12 @@ class ServerApp:
             status = await self._handle(scope, headers, receive, send, request_id, facts)
         except ClientGone:
             status = _GONE
-        except (AnswerBroken, asyncio.CancelledError):
+        except asyncio.CancelledError:
+            status = _GONE
+            if not self.stopping.is_set():
+                raise
+            status = await self._cut_off(scope, receive, send, request_id)
+        except AnswerBroken:
             status = _GONE
             raise
         finally:
@@ -126,6 +137,15 @@ class ServerApp:
             self.log.request(
                 **facts, status=status, ms=round(seconds * 1000, 2), request_id=request_id
             )
+
+    async def _cut_off(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
+        """Answer a request that was not done when the time to drain had passed. One whose answer
+        was begun is left as it is: its connection is closed."""
+        error = error_answer(HttpRefusal(503, _CUT_OFF, {"Retry-After": "5"}))
+        answer = Answer(wire.encoded(error.body), error.status, headers=error.headers)
+        with suppress(RuntimeError):
+            return await self._sender.send(answer, scope, receive, send, request_id)
+        return _GONE
 
     async def _handle(
         self,
@@ -170,8 +190,6 @@ class ServerApp:
                 in_conflicts(document)
             body = wire.encoded(document)
             answer = Answer(body, error.status, headers={**error.headers, **_succession(endpoint)})
-            if error.status in (408, 413):
-                answer.headers["Connection"] = "close"
             return await self._sender.send(answer, scope, receive, send, request_id)
 
     def _count_denial(self, cause: Exception, facts: dict[str, Any]) -> None:
@@ -307,7 +325,7 @@ class ServerApp:
             return await self._run_read(endpoint, call, receive)
 
         async def head() -> str:
-            branch = call.one("branch") or "main"
+            branch = branch_or_main(call.one("branch"))
             snapshot = await self.reads.submit(lambda: call.graph.snapshot(branch))
             return str(snapshot.commit_id)
 
@@ -316,7 +334,7 @@ class ServerApp:
         feed_waiting.resumed(call)
         first = await run(call)
         stream = feed_waiting.events(run, head, call, first, self.stopping)
-        return Answer(media="text/event-stream", headers=_UNBUFFERED, events=stream)
+        return Answer(media="text/event-stream", headers=dict(_UNBUFFERED), events=stream)
 
     async def _run_write(self, endpoint: ApiEndpoint, call: RouteCall) -> Answer:
         future = self.writes.submit(lambda: endpoint.route(call), wait_s=self._limits.write_seconds)
@@ -339,7 +357,7 @@ class ServerApp:
         try:
             return await future
         except asyncio.CancelledError:
-            if not future.cancelled():
+            if not (future.cancelled() and call.stop.is_cancelled):  # the server ends
                 call.stop.cancel()
                 raise
             if call.stop.is_cancelled and watcher is not None and watcher.done():

@@ -87,7 +87,7 @@ BEYOND: tuple[ApiEndpoint, ...] = (
         "read",
         more_routes.operation,
         answers=wire_beyond.OperationOutput,
-        parameters=(BRANCH,),
+        parameters=(Parameter("branch", "Which branch; any by default."),),
     ),
     get_row("/tags", "cluster_listTags", "read", more_routes.tags, answers=wire_beyond.TagList),
     write_row(

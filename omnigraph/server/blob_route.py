@@ -10,7 +10,7 @@ import re
 from omnigraph.errors import BadRequest, OmnigraphError, PreconditionFailed
 from omnigraph.exec.changes.blobs import BlobCell, Selector
 from omnigraph.server.bodies import change_output
-from omnigraph.server.call import Answer, RouteCall, answered
+from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main
 from omnigraph.server.idempotency import write_once
 from omnigraph.server.refusals import HttpRefusal, too_large
 
@@ -42,7 +42,7 @@ def get_blob(call: RouteCall) -> Answer:
 def put_blob(call: RouteCall) -> Answer:
     """Set a blob to the bytes of the body, as one commit; with `If-Match` if it has that ETag."""
     kind, type_name, entity, name = _selector(call)
-    branch = call.one("branch") or "main"
+    branch = branch_or_main(call.one("branch"))
     call.facts.update(branch=branch)
     tags = _tags(call, "if-match")
     with call.body_stream() as stream:

@@ -12,7 +12,7 @@ from typing import IO
 from omnigraph.server.call import JSON, RouteCall, require_media
 from omnigraph.server.connection import ClientGone, Receive
 from omnigraph.server.endpoint import ApiEndpoint, BodySize
-from omnigraph.server.refusals import HttpRefusal, too_large
+from omnigraph.server.refusals import HttpRefusal, too_large, unread
 from omnigraph.server.serve_settings import ServerLimits
 from omnigraph.server.watchdog import Watchdog
 
@@ -46,12 +46,12 @@ class BodyReader:
             if given in endpoint.other_bodies:
                 cap = limits.spooled_load_bytes
         if length is not None and length.isdigit() and int(length) > cap:
-            raise too_large("request_body_bytes", int(length), cap)
+            raise unread(too_large("request_body_bytes", int(length), cap))
         try:
             with self._watchdog.within(limits.body_seconds):
                 await self._collect(endpoint, call, receive, cap, stack)
         except TimeoutError:
-            raise HttpRefusal(408, "the request body did not arrive in time") from None
+            raise unread(HttpRefusal(408, "the request body did not arrive in time")) from None
 
     async def _collect(
         self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive, cap: int, stack: ExitStack
@@ -70,7 +70,7 @@ class BodyReader:
             size += len(chunk)
             kept += len(chunk)
             if size > cap:
-                raise too_large("request_body_bytes", size, cap)
+                raise unread(too_large("request_body_bytes", size, cap))
             chunks.append(chunk)
             more = message.get("more_body", False)
             if is_spooled and kept > _IN_MEMORY:

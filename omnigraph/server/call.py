@@ -22,6 +22,7 @@ from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import ServerLimits, ServerSettings
 from omnigraph.server.wire import Body, decoded, encoded
+from omnigraph.storage.names import MAIN
 
 if TYPE_CHECKING:
     from omnigraph.server.job_runner import JobRunner
@@ -112,6 +113,11 @@ class RouteCall:
         for name in self.query:
             if name not in names:
                 raise BadRequest(f"unknown query parameter '{name}'")
+
+
+def branch_or_main(name: str | None) -> str:
+    """The branch that a request names, main where it names none. No name is not the empty name."""
+    return MAIN if name is None else name
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ Invariant: a route is one call on the graph and one rendering. A stream sends no
 first chunk was read, so that what is refused is refused with a status.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, TypedDict
 
@@ -14,12 +14,12 @@ from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
 from omnigraph.graph.export_verbs import exported_csv, exported_rows, pinned_export
 from omnigraph.server import wire_changes
 from omnigraph.server.bodies import block_output, cause_output, changes_page
-from omnigraph.server.call import NDJSON, Answer, RouteCall, answered
-from omnigraph.server.read_routes import MAIN
+from omnigraph.server.call import NDJSON, Answer, RouteCall, answered, branch_or_main
 from omnigraph.server.row_formats import CSV, arrow_chunks, chosen
 from omnigraph.types import parse_table_key
 
 FILTERS = ("kind", "type", "op")
+_WHOLE = wire_changes.BaselineRequest()
 
 
 def commit_changes(call: RouteCall) -> Answer:
@@ -45,7 +45,7 @@ def poll(call: RouteCall) -> Answer:
     start = call.one("start")
     if start is not None and start not in ("now", "beginning") and not start.startswith("after:"):
         raise BadRequest(f"a feed cannot start at '{start}'", "use now, beginning or after:<id>")
-    branch = call.one("branch") or MAIN
+    branch = branch_or_main(call.one("branch"))
     call.facts.update(branch=branch)
     page = call.graph.changes.poll(
         branch,
@@ -94,10 +94,10 @@ def _require_words(name: str, given: list[str], known: tuple[str, ...]) -> None:
 
 def baseline(call: RouteCall) -> Answer:
     """Everything at the head of a branch, and the cursor from which the feed goes on."""
-    body = call.json(wire_changes.BaselineRequest)
+    body = call.json(wire_changes.BaselineRequest) if call.body else _WHOLE
     _require_words("kind", body.kind or [], ("node", "edge"))
     _require_words("op", body.op or [], OPS)
-    branch = body.branch or MAIN
+    branch = branch_or_main(body.branch)
     call.facts.update(branch=branch)
     whole = call.graph.changes.baseline(
         branch, kinds=body.kind or (), types=body.type or (), ops=body.op or ()
@@ -108,12 +108,23 @@ def baseline(call: RouteCall) -> Answer:
 
 def export(call: RouteCall) -> Answer:
     """One branch as NDJSON that loads again, or one type as Arrow or CSV where it is accepted."""
-    body = call.json(wire_changes.ExportRequest)
+    return _exported(call, call.json(wire_changes.ExportRequest))
+
+
+def flat_export(call: RouteCall) -> Answer:
+    """One branch as NDJSON; types may be given by their table keys."""
+    body = call.json(wire_changes.FlatExportRequest)
+    return _exported(call, body, body.table_keys or ())
+
+
+def _exported(
+    call: RouteCall, body: wire_changes.ExportRequest, table_keys: Sequence[str] = ()
+) -> Answer:
     if body.branch is not None and body.snapshot is not None:
         raise BadRequest("request may specify branch or snapshot, not both")
-    pinned = pinned_export(call.graph, body.branch or MAIN, body.snapshot)
+    pinned = pinned_export(call.graph, branch_or_main(body.branch), body.snapshot)
     call.facts.update(branch=pinned.branch, commit=pinned.commit_id)
-    types = [*(body.type_names or ()), *map(_type_of_table, body.table_keys or ())]
+    types = [*(body.type_names or ()), *_types_of_tables(call, pinned.commit_id, table_keys)]
     headers: dict[str, str] = {"Omnigraph-Snapshot-Id": pinned.commit_id}
     media = chosen(call.headers.get("accept"))
     if media == CSV:
@@ -125,11 +136,12 @@ def export(call: RouteCall) -> Answer:
     return _streamed(lines, headers)
 
 
-def _type_of_table(key: str) -> str:
-    try:
-        return parse_table_key(key)[1]
-    except ValueError as cause:
-        raise BadRequest(str(cause), "write node:<Type> or edge:<Type>") from None
+def _types_of_tables(call: RouteCall, commit_id: str, keys: Sequence[str]) -> list[str]:
+    known = call.whole_graph().snapshot(commit=commit_id).tables if keys else {}
+    for key in keys:
+        if key not in known:
+            raise BadRequest(f"unknown export type '{key}'", f"known: {', '.join(sorted(known))}")
+    return [parse_table_key(key)[1] for key in keys]
 
 
 def _streamed(

@@ -20,11 +20,11 @@ from omnigraph.exec.upkeep.report_json import cleanup_document, optimize_documen
 from omnigraph.graph import Graph
 from omnigraph.graph.door import graph_for
 from omnigraph.server.bodies import commit_output, load_output, merge_output
+from omnigraph.server.call import branch_or_main
 from omnigraph.server.job_addresses import require_below
 from omnigraph.server.serve_settings import ServerSettings
 from omnigraph.server.wire_jobs import JobRequest
 from omnigraph.server.write_routes import resolved
-from omnigraph.storage.names import MAIN
 
 Question = tuple[str, str | None, str | None]
 """An action, and the branch and target that it is about, if any."""
@@ -63,10 +63,10 @@ def _load(order: JobOrder) -> Document:
     request = order.request
     done = order.graph.load(
         request.source,
-        as_given(request.mode or "merge"),
+        as_given("merge" if request.mode is None else request.mode),
         type=request.type,
         edge=request.edge,
-        branch=request.branch or MAIN,
+        branch=branch_or_main(request.branch),
         from_branch=request.from_,
         engine=as_given(request.engine or "auto"),
         progress=order.progress,
@@ -83,7 +83,7 @@ def _export(order: JobOrder) -> Document:
         request.target,
         as_given(request.format or "jsonl"),
         types=request.types,
-        branch=request.branch or MAIN,
+        branch=branch_or_main(request.branch),
         snapshot=request.snapshot,
         engine=as_given(request.engine or "local"),
         progress=order.progress,
@@ -96,7 +96,7 @@ def _merge(order: JobOrder) -> Document:
     assert request.source is not None
     done = order.graph.branches.merge(
         request.source,
-        request.target or MAIN,
+        branch_or_main(request.target),
         delete_source=request.delete_branch,
         by=as_given(request.by or "entity"),
         resolve=resolved(request.resolutions),
@@ -110,7 +110,7 @@ def _merge(order: JobOrder) -> Document:
 def _optimize(order: JobOrder) -> Document:
     request = order.request
     report = order.graph.optimize(
-        request.branch or MAIN,
+        branch_or_main(request.branch),
         engine=as_given(request.engine or "auto"),
         progress=order.progress,
         **order.note,
@@ -174,27 +174,29 @@ def _without_address(document: Document) -> Document:
 
 def _load_asks(request: JobRequest) -> tuple[Question, ...]:
     """A fork is asked about by the load, which knows whether the branch is missing."""
-    return (("change", request.branch or MAIN, None),)
+    return (("change", branch_or_main(request.branch), None),)
 
 
 def _export_asks(request: JobRequest) -> tuple[Question, ...]:
     """What a snapshot is of is asked about by the export."""
-    return () if request.snapshot is not None else (("export", request.branch or MAIN, None),)
+    return (
+        () if request.snapshot is not None else (("export", branch_or_main(request.branch), None),)
+    )
 
 
 def _merge_asks(request: JobRequest) -> tuple[Question, ...]:
     """To delete the source is asked about separately, by the merge."""
-    return (("branch_merge", request.source, request.target or MAIN),)
+    return (("branch_merge", request.source, branch_or_main(request.target)),)
 
 
 def _upkeep_asks(request: JobRequest) -> tuple[Question, ...]:
-    return (("change", request.branch or MAIN, None),)
+    return (("change", branch_or_main(request.branch), None),)
 
 
 KINDS: dict[str, JobKind] = {
-    "load": JobKind(_load, _load_asks, lambda request: request.branch or MAIN),
+    "load": JobKind(_load, _load_asks, lambda request: branch_or_main(request.branch)),
     "export": JobKind(_export, _export_asks),
-    "merge": JobKind(_merge, _merge_asks, lambda request: request.target or MAIN),
+    "merge": JobKind(_merge, _merge_asks, lambda request: branch_or_main(request.target)),
     "optimize": JobKind(_optimize, _upkeep_asks),
     "cleanup": JobKind(_cleanup, lambda request: (("admin", None, None),)),
     "embed": JobKind(_embed, lambda request: (("change", None, None),)),

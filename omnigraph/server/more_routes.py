@@ -3,8 +3,11 @@
 Invariant: a route is one call on the graph and one rendering.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
 from omnigraph.arguments import as_given
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, Forbidden, NotFound
 from omnigraph.graph.door import USE_QUERY
 from omnigraph.graph.handles import Transaction
 from omnigraph.plan.compile import compile_query
@@ -12,13 +15,12 @@ from omnigraph.plan.explain import explain as explain_plan
 from omnigraph.plan.lint import lint as lint_text
 from omnigraph.server import wire_beyond
 from omnigraph.server.bodies import changes_page, commit_output, undo_output
-from omnigraph.server.call import Answer, RouteCall, answered
+from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main
 from omnigraph.server.change_routes import FILTERS, listing_filters, listing_limit
 from omnigraph.server.idempotency import is_running, mark_of, write_once
 from omnigraph.server.kept_answers import ANSWER, keep_answer, kept_answer
-from omnigraph.server.read_routes import MAIN
 from omnigraph.server.wire import decoded_list, encoded
-from omnigraph.server.write_routes import resolved
+from omnigraph.server.write_routes import head_conflicts, resolved
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import Commit
@@ -34,7 +36,7 @@ def tags(call: RouteCall) -> Answer:
 def tag_point(call: RouteCall) -> Answer:
     """Name a commit, that of any point in time."""
     body = call.json(wire_beyond.TagCreateRequest)
-    return answered(_tag(call.graph.tags.create(body.name, body.point or MAIN)))
+    return answered(_tag(call.graph.tags.create(body.name, branch_or_main(body.point))))
 
 
 def untag(call: RouteCall) -> Answer:
@@ -56,43 +58,45 @@ def _tag(tag: Tag) -> wire_beyond.TagOutput:
 def revert(call: RouteCall) -> Answer:
     """Undo a commit, or several, as one new commit."""
     body = call.json(wire_beyond.RevertRequest)
-    branch = body.branch or MAIN
+    branch = branch_or_main(body.branch)
     call.facts.update(branch=branch)
-    done = call.graph.revert(
-        body.commit,
-        body.to,
-        onto=branch,
-        by=as_given(body.by or "entity"),
-        resolve=resolved(body.resolutions),
-        dry_run=body.dry_run,
-        actor=call.actor,
-        message=body.message,
-        metadata=body.metadata,
-    )
+    with head_conflicts():
+        done = call.graph.revert(
+            body.commit,
+            body.to,
+            onto=branch,
+            by=as_given(body.by or "entity"),
+            resolve=resolved(body.resolutions),
+            dry_run=body.dry_run,
+            actor=call.actor,
+            message=body.message,
+            metadata=body.metadata,
+        )
     return answered(undo_output(done))
 
 
 def go_back(call: RouteCall) -> Answer:
     """Make a branch what it was at a point in time, as one new commit."""
     body = call.json(wire_beyond.RestoreRequest)
-    branch = body.branch or MAIN
+    branch = branch_or_main(body.branch)
     call.facts.update(branch=branch)
-    done = call.graph.restore(
-        body.point,
-        body.types,
-        branch=branch,
-        dry_run=body.dry_run,
-        actor=call.actor,
-        message=body.message,
-        metadata=body.metadata,
-    )
+    with head_conflicts():
+        done = call.graph.restore(
+            body.point,
+            body.types,
+            branch=branch,
+            dry_run=body.dry_run,
+            actor=call.actor,
+            message=body.message,
+            metadata=body.metadata,
+        )
     return answered(undo_output(done))
 
 
 def transact(call: RouteCall) -> Answer:
     """Run several reads and mutations as one commit, or none; reads see what came before them."""
     body = call.json(wire_beyond.TransactionRequest)
-    branch = body.branch or MAIN
+    branch = branch_or_main(body.branch)
     call.facts.update(branch=branch)
     if not 0 < len(body.statements) <= _STATEMENTS_MAX:
         raise BadRequest(f"a transaction has 1 to {_STATEMENTS_MAX} statements")
@@ -188,17 +192,31 @@ def indexes(call: RouteCall) -> Answer:
     branch, snapshot = call.one("branch"), call.one("snapshot")
     if branch is not None and snapshot is not None:
         raise BadRequest("request may specify branch or snapshot, not both")
-    head = call.graph.snapshot(branch or MAIN, commit=snapshot).commit_id
+    head = call.graph.snapshot(branch_or_main(branch), commit=snapshot).commit_id
     listed = [each.to_json() for each in call.graph.indexes(snapshot=head)]
     return answered({"indexes": listed, "graph_commit_id": head})
 
 
 def operation(call: RouteCall) -> Answer:
-    """What became of the write with an idempotency key: committed, running or unknown."""
-    key, branch = call.path["key"], call.one("branch") or MAIN
-    commit = call.graph.commits.once(mark_of(call, key), branch)
+    """What became of the write with an idempotency key, on one branch or on any: committed, running
+    or unknown."""
+    key, branch = call.path["key"], call.one("branch")
+    names = call.graph.branches.list() if branch is None else [branch]
+    commit = next(_made_with(call, key, names, is_given=branch is not None), None)
     if commit is not None:
         state, shown = "committed", commit_output(commit)
         return answered(wire_beyond.OperationOutput(key=key, state=state, commit=shown))
-    state = "running" if is_running(call, branch, key) else "unknown"
+    state = "running" if any(is_running(call, name, key) for name in names) else "unknown"
     return answered(wire_beyond.OperationOutput(key=key, state=state, commit=None))
+
+
+def _made_with(
+    call: RouteCall, key: str, branches: Sequence[str], *, is_given: bool
+) -> Iterator[Commit]:
+    """The commits that writes with a key have made; a branch that was not asked for may have gone
+    meanwhile, or be one that the actor may not read."""
+    for name in branches:
+        with suppress(*(() if is_given else (Forbidden, NotFound))):
+            commit = call.graph.commits.once(mark_of(call, key), name)
+            if commit is not None:
+                yield commit

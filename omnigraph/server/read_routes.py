@@ -12,14 +12,13 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.graph.door import USE_MUTATE
 from omnigraph.server import wire
 from omnigraph.server.bodies import commit_output, read_output, snapshot_output
-from omnigraph.server.call import Answer, RouteCall, answered
+from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main
 from omnigraph.server.refusals import too_large
 from omnigraph.server.row_formats import ARROW, arrow_bytes, chosen, csv_bytes
 from omnigraph.server.status import reworded
 
 _ROWS_UNMEASURED = 1_000
 PAGE_COMMITS_MAX = 8_192
-MAIN = "main"
 
 
 def query(call: RouteCall) -> Answer:
@@ -65,7 +64,7 @@ def _run(
 ) -> tuple[QueryResult, str | None]:
     if branch is not None and snapshot is not None:
         raise BadRequest("request may specify branch or snapshot, not both")
-    named = None if snapshot is not None else branch or MAIN
+    named = None if snapshot is not None else branch_or_main(branch)
     call.facts.update(branch=named)
     try:
         result = call.graph.query(
@@ -110,14 +109,14 @@ def _branch_or_snapshot(call: RouteCall) -> tuple[str, str | None]:
     branch, commit = call.one("branch"), call.one("snapshot")
     if branch is not None and commit is not None:
         raise BadRequest("request may specify branch or snapshot, not both")
-    call.facts.update(branch=None if commit is not None else branch or MAIN)
-    return branch or MAIN, commit
+    call.facts.update(branch=None if commit is not None else branch_or_main(branch))
+    return branch_or_main(branch), commit
 
 
 def commits(call: RouteCall) -> Answer:
     """The commits of a branch, or of every branch, newest first; all of them unless `limit` is
     given."""
-    branch, actor = call.one("branch") or MAIN, call.one("actor")
+    branch, actor = branch_or_main(call.one("branch")), call.one("actor")
     is_all = call.switch("all_branches")
     call.facts.update(branch=branch)
     limit, token = call.number("limit", least=1), call.one("page_token")

@@ -5,7 +5,7 @@ this and never an `OmnigraphError`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 CODES = {
@@ -43,6 +43,11 @@ class HttpRefusal(Exception):
 def overloaded(text: str, *, seconds: int) -> HttpRefusal:
     """Too many requests: come back after some seconds."""
     return HttpRefusal(429, text, {"Retry-After": str(seconds)})
+
+
+def unread(refusal: HttpRefusal) -> HttpRefusal:
+    """A refusal of a body that was not read whole: its connection can carry no other request."""
+    return replace(refusal, headers={**refusal.headers, "Connection": "close"})
 
 
 def too_large(resource: str, actual: int, limit: int) -> HttpRefusal:

@@ -8,9 +8,8 @@ from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest
 from omnigraph.server import wire_reviews
 from omnigraph.server.bodies import merge_output
-from omnigraph.server.call import Answer, RouteCall, answered
+from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main
 from omnigraph.server.idempotency import OWN, REPLAY
-from omnigraph.server.read_routes import MAIN
 from omnigraph.server.write_routes import resolved
 
 _PAGE = 100
@@ -22,7 +21,7 @@ _NOW = wire_reviews.ReviewApproveRequest()
 def open_review(call: RouteCall) -> Answer:
     """Ask for a review of what a merge would bring."""
     body = call.json(wire_reviews.ReviewOpenRequest)
-    target = body.target or MAIN
+    target = branch_or_main(body.target)
     call.facts.update(branch=target)
     review = call.graph.reviews.open(
         body.source, target, title=body.title, text=body.text or "", actor=call.actor

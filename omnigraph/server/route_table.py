@@ -268,6 +268,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
         "export",
         change_routes.baseline,
         request=wire_changes.BaselineRequest,
+        body_required=False,
         answers=NDJSON,
     ),
     post_row(
@@ -371,6 +372,9 @@ _FLAT = (
 
 def _flattened(nested: ApiEndpoint) -> ApiEndpoint:
     add = _OLD_KEYS.get(nested.operation)
+    if nested.operation == "cluster_export":
+        older = wire_changes.FlatExportRequest
+        nested = replace(nested, request=older, route=change_routes.flat_export)
     return replace(
         nested,
         path=nested.path.removeprefix(GRAPH),

@@ -61,10 +61,10 @@ class Router:
         parts = [_decoded(part) for part in encoded_parts]
         methods: set[str] = set()
         for node, values in self._walk(self._root, parts, ()):
-            endpoint = node.methods.get(method)
+            endpoint = node.methods.get(method) or _bodiless(method, node)
             if endpoint is not None:
                 return endpoint, dict(zip(endpoint.names, values, strict=True))
-            methods.update(node.methods)
+            methods.update(node.methods, ("HEAD",) if "GET" in node.methods else ())
         if methods:
             allowed = ", ".join(sorted(methods))
             raise HttpRefusal(405, f"{method} is not for this path", {"Allow": allowed})
@@ -84,6 +84,11 @@ class Router:
             yield from self._walk(node.named, rest, (*values, word))
             if rest and node.named.takes_rest and all(rest):
                 yield node.named, (*values, "/".join(parts))
+
+
+def _bodiless(method: str, node: _Branching) -> ApiEndpoint | None:
+    """What HEAD asks for where GET is a method of the path: its answer without the body."""
+    return node.methods.get("GET") if method == "HEAD" else None
 
 
 def _decoded(part: bytes) -> str:

@@ -239,6 +239,19 @@ def reworded(cause: e.OmnigraphError, text: str) -> HttpRefusal:
     return HttpRefusal(TABLE[type(cause)].status, text, members={"fault": fault})
 
 
+def head_moved(cause: e.PreconditionFailed) -> HttpRefusal:
+    """A branch that others moved again and again under a write that named no head of it."""
+    text = (
+        f"branch '{cause.branch}' moved from {cause.expected} to {cause.actual} meanwhile; "
+        "nothing was written, send it again"
+    )
+    moved = wire_errors.ReadSetConflict(
+        member=cause.branch, expected=cause.expected, actual=cause.actual
+    )
+    fault = _fault(cause, is_named=True)
+    return HttpRefusal(409, text, members={"read_set_conflict": moved, "fault": fault})
+
+
 _IMAGES_MAX = 1_000
 
 

@@ -14,12 +14,13 @@ from omnigraph.plan.facts import Field
 from omnigraph.policy import Action
 from omnigraph.server import wire
 from omnigraph.server.bodies import change_output
-from omnigraph.server.call import Answer, RouteCall, answered
+from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main
 from omnigraph.server.endpoint import ApiEndpoint, Lane
 from omnigraph.server.idempotency import write_once
-from omnigraph.server.read_routes import MAIN, read_answer
+from omnigraph.server.read_routes import read_answer
 from omnigraph.server.refusals import HttpRefusal
-from omnigraph.server.write_routes import IF_COMMIT, required_commit
+from omnigraph.server.write_routes import required_commit, without_condition
+from omnigraph.storage.names import MAIN
 
 _NO_REQUEST = wire.InvokeStoredQueryRequest()
 
@@ -34,10 +35,8 @@ def invoke(call: RouteCall) -> Answer:
     """Run a stored query by its name."""
     request = _request(call)
     query = _query(call, request)
-    if query.is_mutation and call.headers.getlist(IF_COMMIT):
-        raise HttpRefusal(
-            400, f"{IF_COMMIT} is not for this route; use its conditional form …/if-graph-commit"
-        )
+    if query.is_mutation:
+        without_condition(call)
     return _mutate(call, query, request, None) if query.is_mutation else _read(call, query, request)
 
 
@@ -67,10 +66,10 @@ def _query(call: RouteCall, request: wire.InvokeStoredQueryRequest) -> StoredQue
     if query is None:
         raise HttpRefusal(404, "stored query not found")
     if request.expect_mutation not in (None, query.is_mutation):
-        kind = "mutation" if query.is_mutation else "read"
-        raise HttpRefusal(400, f"stored query '{query.name}' is a {kind}, which was not expected")
+        kind, verb = ("mutation", "mutate") if query.is_mutation else ("read", "query")
+        raise HttpRefusal(400, f"'{query.name}' is a {kind} — use omnigraph {verb} {query.name}")
     if query.is_mutation and request.snapshot is not None:
-        raise HttpRefusal(400, f"stored query '{query.name}' writes, and a snapshot cannot change")
+        raise HttpRefusal(400, "stored mutation cannot target a snapshot")
     return query
 
 
@@ -90,7 +89,7 @@ def _mutate(
     request: wire.InvokeStoredQueryRequest,
     if_commit: str | None,
 ) -> Answer:
-    branch = request.branch or MAIN
+    branch = branch_or_main(request.branch)
     call.facts.update(branch=branch)
     with write_once(call, branch) as once:
         done = call.graph.mutate(

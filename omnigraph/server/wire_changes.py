@@ -102,9 +102,14 @@ class BaselineRequest(Body, kw_only=True):
 
 
 class ExportRequest(Body, kw_only=True, forbid_unknown_fields=True):
-    """Which types of which branch to export; `table_keys` is an older spelling."""
+    """Which types of which branch to export."""
 
     branch: str | None = None
     snapshot: str | None = None
     type_names: list[str] | None = None
+
+
+class FlatExportRequest(ExportRequest, kw_only=True, forbid_unknown_fields=True):
+    """An export of the flat route; `table_keys` is an older spelling of `type_names`."""
+
     table_keys: list[str] | None = None

@@ -38,6 +38,7 @@ from omnigraph.server.wire_errors import ErrorOutput
 READY = b"ready\n"
 _KEEP_ALIVE_S = 30
 _WRITE_METRICS_S = 1.0
+_LAST_LOOK_S = 0.3
 _REFUSED = 1
 
 
@@ -156,7 +157,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._files.reload)
-        loop.add_reader(life, self._stop)
+        loop.add_reader(life, self._stop_alone, life)
         upkeep = loop.create_task(self._upkeep(ready))
         try:
             await self._server.serve(sockets=[self._socket])
@@ -189,10 +190,21 @@ class Worker:
         except (OmnigraphError, HttpRefusal) as cause:
             self._log.event("upkeep_not_started", cause=str(cause))
 
+    def _stop_alone(self, life: int) -> None:
+        """Stop as the supervisor has died; the end of its pipe can be read for ever."""
+        asyncio.get_running_loop().remove_reader(life)
+        self._stop()
+
     def _stop(self) -> None:
+        if self._app.stopping.is_set():
+            return
         self._stopped_at = time.monotonic()
         self._app.jobs.stop()  # its jobs end while requests are drained
         self._app.stopping.set()  # event streams end now, and not when a client leaves
+        # What was sent before is read first; every answer from now on closes its connection.
+        asyncio.get_running_loop().call_later(_LAST_LOOK_S, self._close_door)
+
+    def _close_door(self) -> None:
         self._server.should_exit = True
 
 

@@ -11,29 +11,33 @@ from typing import Any
 from msgspec import UNSET
 
 from omnigraph.arguments import as_given
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, PreconditionFailed
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.graph.door import USE_QUERY
 from omnigraph.server import branch_leases, wire
 from omnigraph.server.bodies import change_output, commit_output, load_output, merge_output
-from omnigraph.server.call import JSON, Answer, RouteCall, answered, require_media
+from omnigraph.server.call import JSON, Answer, RouteCall, answered, branch_or_main, require_media
 from omnigraph.server.idempotency import WriteOnce, write_once
-from omnigraph.server.read_routes import MAIN
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.row_formats import ARROW, CSV, PARQUET, column_batches
-from omnigraph.server.status import reworded
+from omnigraph.server.status import head_moved, reworded
 
 IF_COMMIT = "Omnigraph-If-Graph-Commit"
 
 
 def mutate(call: RouteCall) -> Answer:
     """Run a mutation as one commit."""
+    without_condition(call)
+    return _mutate(call, None)
+
+
+def without_condition(call: RouteCall) -> None:
+    """Refuse a condition on a route that has none: it would be written whatever the head is."""
     if call.headers.getlist(IF_COMMIT):
         raise HttpRefusal(
-            400, f"{IF_COMMIT} is not for this route; use its conditional form …/if-graph-commit"
+            400, f"{IF_COMMIT} is not for this route; use mutate/if-graph-commit or its like"
         )
-    return _mutate(call, None)
 
 
 def mutate_if(call: RouteCall) -> Answer:
@@ -63,7 +67,7 @@ def _mutate(call: RouteCall, if_commit: str | None) -> Answer:
     text = _either(body.query, body.query_source, "query", "query_source")
     if text is None:
         raise HttpRefusal(400, "the request body is not as expected: it has no `query`")
-    branch = body.branch or MAIN
+    branch = branch_or_main(body.branch)
     call.facts.update(branch=branch)
     with write_once(call, branch) as once, _reads_elsewhere():
         done = call.graph.mutate(
@@ -111,7 +115,7 @@ def load(call: RouteCall) -> Answer:
 def ingest(call: RouteCall) -> Answer:
     """Load NDJSON of the older, forgiving format; a missing branch is made from main."""
     body = call.json(wire.IngestRequest)
-    body.from_ = body.from_ or MAIN
+    body.from_ = branch_or_main(body.from_)
     return _load(call, body, permissive=True)
 
 
@@ -136,12 +140,13 @@ def _loaded(
     *,
     options: dict[str, Any],
 ) -> tuple[LoadResult, WriteOnce]:
-    branch = branch or MAIN
+    without_condition(call)
+    branch = branch_or_main(branch)
     call.facts.update(branch=branch)
     with write_once(call, branch) as once:
         done = call.graph.load(
             source,
-            as_given(mode or "merge"),
+            as_given("merge" if mode is None else mode),
             branch=branch,
             from_branch=base,
             engine="local",
@@ -198,7 +203,7 @@ def _texts(call: RouteCall) -> dict[str, str] | None:
 def new_branch(call: RouteCall) -> Answer:
     """Create a branch; with `lease_seconds` that of a transaction, which ends with its lease."""
     body = call.json(wire.BranchCreateRequest)
-    base = body.from_ or MAIN
+    base = branch_or_main(body.from_)
     call.facts.update(branch=body.name)
     seconds = body.lease_seconds
     if seconds is None:
@@ -247,12 +252,24 @@ def resolved(resolutions: list[wire.MergeResolution] | None) -> Resolve:
     return answers
 
 
+@contextmanager
+def head_conflicts(*named: str | None) -> Iterator[None]:
+    """Tell a head that the request named, and that moved (412), from one that it did not (409)."""
+    try:
+        yield
+    except PreconditionFailed as cause:
+        if cause.expected in named:
+            raise
+        raise head_moved(cause) from None
+
+
 def merge(call: RouteCall) -> Answer:
     """Merge a branch into another as one commit."""
     body = call.json(wire.BranchMergeRequest)
-    target = body.target or MAIN
+    target = branch_or_main(body.target)
     call.facts.update(branch=target)
-    with write_once(call, target) as once:
+    named = (body.if_source_commit, body.if_target_commit)
+    with write_once(call, target) as once, head_conflicts(*named):
         done = call.graph.branches.merge(
             body.source,
             target,
@@ -288,7 +305,7 @@ def apply_schema(call: RouteCall) -> Answer:
         f"{body.schema_source}\n" if body.schema_source.endswith(".pg") else body.schema_source,
         allow_data_loss=body.allow_data_loss,
         backfill=body.backfill,
-        branch=body.branch or MAIN,
+        branch=branch_or_main(body.branch),
         actor=call.actor,
         message=body.message,
         metadata=body.metadata,

@@ -70,7 +70,7 @@ def test_the_fingerprint_ignores_order_and_sees_meaning() -> None:
 
 def test_a_later_format_asks_for_an_upgrade() -> None:
     with pytest.raises(UnsupportedVersion, match="upgrade omnigraph"):
-        decode({**encode(accept(TEXT)), "format": 2})
+        decode({**encode(accept(TEXT)), "format": 3})
 
 
 @pytest.mark.parametrize("document", [None, [], "x", {}, {"format": "1"}, {"format": True}])

@@ -58,6 +58,8 @@ LEFT_OUT = {
     "demo",
     "package",
     "completion",
+    "serve",  # goes on until a signal ends it, and so does `ui`
+    "ui",
 }
 
 

@@ -53,8 +53,36 @@ def test_columns_of_edges_fill_their_ends(folder: Path) -> None:
     load = ("load", "g.omni", "--data", "c.csv", "--mode", "merge", "--edge", "Cites")
     hints = run(*load, cwd=folder).stderr.splitlines()[1:3]
     assert hints == [
-        f"hint: --column '{name}=…' fills one of Cites's from, to" for name in ("cited", "citing")
+        f"hint: --column '{name}=…' fills one of Cites's from, to; "
+        f"--column '{name}=' leaves the column out"
+        for name in ("cited", "citing")
     ]
+
+
+def test_a_column_is_left_out_and_what_came_twice_is_told(folder: Path) -> None:
+    (folder / "w.csv").write_text("doi,boss,title\n1,x,a\n1,y,b\n2,,c\n")
+    load = ("load", "g.omni", "--data", "w.csv", "--mode", "merge", "--node", "Paper")
+    done = lines(*load, "--column", "boss=", cwd=folder)
+    assert done[1:] == ["1 row has a key or an id that a later row has too; the last counts"]
+    asked = ("query", "g.omni", "-e", ASKED, "--format", "csv")
+    assert lines(*asked, cwd=folder) == ["title,day", "b,null", "c,null"]
+
+
+def test_cells_that_another_sign_separates_are_no_columns_to_rename(folder: Path) -> None:
+    (folder / "w.csv").write_text("doi;title\n1;a\n")
+    done = run(
+        *["load", "g.omni", "--data", "w.csv", "--mode", "merge", "--node", "Paper"], cwd=folder
+    )
+    assert "separated by ';'" in done.stderr
+    assert "--column" not in done.stderr
+
+
+def test_bad_records_are_where_the_command_says(folder: Path) -> None:
+    (folder / "w.csv").write_text("doi,day\n1,3/2/1904\n")
+    load = ("load", "g.omni", "--data", "w.csv", "--mode", "merge", "--node", "Paper")
+    done = run(*load, "--rejects", "bad", cwd=folder)
+    assert "bad/rejects.jsonl has every bad record" in done.stderr
+    assert "3/2/1904" in (folder / "bad/rejects.jsonl").read_text()
 
 
 def test_a_graph_that_is_named_twice_is_refused(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -189,3 +189,20 @@ def test_colours_follow_identities_and_rows_are_pictures() -> None:
     (row,) = lane_rows([Drawn("c", ("gone",), 0)])  # type: ignore[list-item]
     assert row_svg(row, 1).startswith("<svg")
     assert row.below == ((0, 0),)
+
+
+def test_the_names_of_edges_lie_over_no_node_and_no_other_name() -> None:
+    nodes = [PictureNode(f"n{n}", f"Somebody {n}", "t1") for n in range(16)]
+    edges = [PictureEdge("n0", f"n{n}", "Knows") for n in range(1, 16)]
+    root = ElementTree.fromstring(node_link_picture("a star", nodes, edges).to_svg())
+    texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
+    boxes = []
+    for each in texts:
+        x, y = float(each.attrib["x"]), float(each.attrib["y"])
+        half = len(each.text or "") * 2.8
+        boxes.append((x - half, y - 8, x + half, y, each.text == "Knows"))
+    assert 5 <= sum(is_name for *_, is_name in boxes) <= 15
+    for one, other in combinations(boxes, 2):
+        is_beside = one[2] <= other[0] or other[2] <= one[0]
+        is_above = one[3] <= other[1] or other[3] <= one[1]
+        assert is_beside or is_above or not (one[4] or other[4])

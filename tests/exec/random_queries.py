@@ -26,6 +26,7 @@ node P implements N {
 node C implements N { s: String?  k: String @key  i: I32? }
 edge E: P -> P { w: I32?  s: String? }
 edge W: P -> C { w: I32?  s: String? }
+edge L: C -> N { w: I32?  s: String? }
 """
 
 TEXTS = ("", "a", "ab", "b", "B", "é", "a'b", "100%", "a_b", "\\", 'q"q', "x\ny", "雪")
@@ -85,6 +86,8 @@ def graphs(draw: DrawFn) -> dict[str, list[dict[str, Any]]]:
         "C": [{"id": row["k"], **row} for row in places],
         "E": draw(_edges("E", people, people, 14)),
         "W": draw(_edges("W", people, companies, 8)),
+        "L_P": draw(_edges("L_P", companies, people, 4)),
+        "L_C": draw(_edges("L_C", companies, companies, 4)),
     }
 
 
@@ -230,9 +233,9 @@ class Writer:
         """A walk with alternatives, conditions on its way, or a path."""
         nodes = [name for name, type_ in scope.items() if type_ in "PCN"]
         start = self.pick(nodes)
-        edges = self.pick(("e|w", "w|e", "_")) if self.one_in(2) else "e"
+        edges = self.pick(("e|w", "w|e", "_", "l", "w|l")) if self.one_in(2) else "e"
         if edges == "e" and scope[start] != "P":
-            edges = "_"
+            edges = self.pick("_l")
         undirected = self.one_in(3)
         far_type = "P" if edges == "e" else self.pick("PCN")
         known = [name for name in nodes if scope[name] == far_type]

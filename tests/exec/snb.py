@@ -96,16 +96,16 @@ def _messages(chance: random.Random) -> Iterable[Line]:
         if kind == "Comment":
             original = chance.randrange(number)
             after = minutes[original] + 1
-            of = "ReplyToPost" if original < POSTS else "ReplyToComment"
+            of = "ReplyTo_Post" if original < POSTS else "ReplyTo_Comment"
             yield _edge(of, number, original)
         minutes[number] = after + chance.randrange(4000)
         yield _node(kind, number=number, content=f"text {number}", created=_at(minutes[number]))
-        yield _edge(f"{kind}By", number, chance.randrange(PEOPLE))
-        yield _edge(f"{kind}In", number, chance.choice(sorted(COUNTRIES)))
+        yield _edge(f"CreatedBy_{kind}", number, chance.randrange(PEOPLE))
+        yield _edge(f"SentFrom_{kind}", number, chance.choice(sorted(COUNTRIES)))
         for tag in chance.sample(sorted(TAGS), chance.randrange(3)):
-            yield _edge(f"{kind}Tag", number, tag)
+            yield _edge(f"Tagged_{kind}", number, tag)
         if kind == "Post":
             yield _edge("Holds", chance.randrange(FORUMS), number)
         for person in chance.sample(range(PEOPLE), chance.randrange(3)):
             liked = _at(minutes[number] + chance.randrange(500))
-            yield _edge(f"Likes{kind}", person, number, at=liked)
+            yield _edge(f"Likes_{kind}", person, number, at=liked)

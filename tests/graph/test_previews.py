@@ -97,10 +97,28 @@ def test_a_result_is_a_stream_for_libraries_that_take_arrow(graph: Graph) -> Non
 
 def test_a_diff_shows_its_first_changes(graph: Graph) -> None:
     diff = graph.diff("main~1", "main")
-    assert repr(diff) == f"Changes(from {diff.between[0]} to {diff.between[1]})"
+    title, head, _, *rows, more = repr(diff).splitlines()
+    assert title == f"Changes(from {diff.between[0]} to {diff.between[1]})"
+    assert [name.strip() for name in head.split("|")] == ["op", "type", "id", "before", "after"]
+    assert (len(rows), more) == (10, "…")
     cells = Cells(diff._repr_html_())
     assert cells.texts.count("insert") == 10
     assert cells.texts[-1] == "…"
+
+
+def test_a_load_and_a_plan_say_what_they_did(graph: Graph) -> None:
+    rows = [{"k": "a", "n": 1}, {"k": "a", "n": 2}]
+    graph.branches.create("twice")
+    done = graph.load(rows, "merge", type="Thing", branch="twice")
+    graph.branches.delete("twice")
+    assert (done.superseded, done.inserted) == (1, 1)
+    assert repr(done) == (
+        f"LoadResult(2 Thing: 1 inserted, 0 updated, 1 superseded; merge, local, {done.commit!r})"
+    )
+    plan = graph.schema.plan(SCHEMA + " node Other { k: String @key }")
+    assert repr(plan).splitlines() == ["MigrationPlan(supported)", "- add node type 'Other'"]
+    same = graph.schema.apply(graph.schema.text)
+    assert repr(same) == "SchemaApplied(nothing to do)"
 
 
 def test_the_name_of_a_file_is_no_query(graph: Graph) -> None:

@@ -189,3 +189,25 @@ def test_a_task_that_fails_is_told(
     monkeypatch.setattr(spark_query, "Where", lambda *_: gone)
     with pytest.raises(StorageFailed, match="ran a query on Spark"):
         graph.query(text_of("all"), engine="spark", spark=spark)
+
+
+def test_edges_to_an_interface_are_loaded_and_walked_on_spark(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    schema = """interface Named { name: String @key }
+    node Doc { slug: String @key }
+    node Person implements Named {}
+    node Company implements Named {}
+    edge Mentions: Doc -> Named"""
+    ends = [("Person", "x"), ("Company", "x"), ("Company", "y")]
+    nodes = [{"type": type_, "data": {"name": name}} for type_, name in ends]
+    edges = [{"edge": f"Mentions_{t}", "from": "d", "to": name} for t, name in ends]
+    lines = [*nodes, {"type": "Doc", "data": {"slug": "d"}}, *edges]
+    with graph_of(tmp_path / "g", schema) as graph:
+        done = graph.load(lines, "append", engine="spark", spark=spark)
+        assert done.edges == {"Mentions_Company": 2, "Mentions_Person": 1}
+        for match in ("$d mentions $x", "$d mentions $x  $x: Company", "$x: Named  $d _{1,2} $x"):
+            text = f"query q() {{ match {{ $d: Doc  {match} }} return {{ $d, $x.name as name }} }}"
+            there = graph.query(text, engine="spark", spark=spark).rows
+            assert there == graph.query(text).rows
+            assert len(there) == (2 if "Company" in match else 3)

@@ -3,11 +3,11 @@
 import pytest
 
 from omnigraph.catalog.accept import accept
-from omnigraph.errors import BadRequest, ParseError, TypeCheckError
+from omnigraph.errors import BadRequest, ParseError, SourceError, TypeCheckError
 from omnigraph.plan import compile as compiling
 from omnigraph.plan.compile import compile_query
 
-SCHEMA = accept("node Person { name: String @key  age: I32? }")
+SCHEMA = accept("node Person { name: String @key  age: I32?  joined: Date? }")
 ONE = "query one() { match { $p: Person } return { $p.name } }"
 TWO = ONE + " query two() { match { $p: Person } return { $p.age } }"
 
@@ -20,15 +20,36 @@ def test_a_name_chooses_among_several() -> None:
     assert compile_query(TWO, SCHEMA, "two").name == "two"
 
 
-@pytest.mark.parametrize("text", [TWO, "", "// nothing"])
-def test_several_queries_or_none_need_a_name(text: str) -> None:
-    with pytest.raises(BadRequest, match="query file contains multiple queries; pass --name"):
+def test_of_several_queries_one_is_named() -> None:
+    with pytest.raises(BadRequest, match=r"multiple queries; name one with name=.*: one, two"):
+        compile_query(TWO, SCHEMA)
+
+
+@pytest.mark.parametrize("text", ["", "// nothing"])
+def test_a_text_without_a_query_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match="query file contains no query; write query name"):
         compile_query(text, SCHEMA)
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     with pytest.raises(BadRequest, match="query 'three' not found; the file has one, two"):
         compile_query(TWO, SCHEMA, "three")
+    with pytest.raises(BadRequest, match=r"query 'twoo' not found; did you mean 'two'\?"):
+        compile_query(TWO, SCHEMA, "twoo")
+
+
+@pytest.mark.parametrize(
+    ("text", "help"),
+    [
+        ("query q() { match { $p: Person  $p.joined > 2024-01-31 } return { $p } }", "a date as"),
+        ("query q() { match { $p: Person } return { $p.name group by $p.name } }", "grouped by"),
+        ("MATCH (p:Person) RETURN p", "a query has a name"),
+    ],
+)
+def test_what_other_languages_write_is_helped(text: str, help: str) -> None:
+    with pytest.raises(SourceError) as refused:
+        compile_query(text, SCHEMA)
+    assert help in str(refused.value)
 
 
 def test_of_two_queries_with_one_name_the_first_runs() -> None:

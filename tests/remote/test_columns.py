@@ -30,6 +30,8 @@ def test_csv_is_read_as_a_file_is(new: Maker, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(CSV.encode().replace(b",,\r\n", b",true,\r\n"))
     (tmp_path / "b.csv").write_text("Number,title,made,shown,tags\n4,last,,true,\n")
     paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    with pytest.raises(og.ConstraintViolated, match="no"):
+        graph.load(paths, "merge", type="Work", columns={"Number": None})
     done = graph.load(paths, "merge", type="Work", columns={"Number": "no"})
     assert done.nodes == {"Work": 4}
     exported = io.BytesIO()

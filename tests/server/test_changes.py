@@ -142,7 +142,7 @@ def test_an_export_loads_again(server: Served, branch: str) -> None:
     records = [json.loads(line) for line in response.text.splitlines()]
     assert [record["data"]["name"] for record in records] == ["Ada", "Bob", "Cy", "Di"]
     server.graph.load(response.content, "merge")
-    old = server.post("/export", {"table_keys": ["edge:Knows"]})
+    old = server.client.post("/export", json={"table_keys": ["edge:Knows"]})
     assert json.loads(old.text)["edge"] == "Knows"
 
 

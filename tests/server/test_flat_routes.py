@@ -31,6 +31,9 @@ def test_flat_reads_have_the_old_keys(server: Served) -> None:
     assert read.headers["deprecation"] == "true"
     export = client.post("/export", json={"table_keys": ["node:Person"]})
     assert len(export.text.splitlines()) == 2
+    for key in ("edge:Person", "Person", "node:Nobody"):
+        unknown = refused(client.post("/export", json={"table_keys": [key]}), 400, "bad_request")
+        assert unknown["error"].startswith(f"unknown export type '{key}'")
 
 
 def test_flat_writes_have_the_old_keys(tmp_path: Path) -> None:
@@ -59,6 +62,7 @@ def test_flat_writes_have_the_old_keys(tmp_path: Path) -> None:
 def test_nested_routes_have_no_old_keys(server: Served) -> None:
     assert "tables" not in server.get("/snapshot").json()
     assert "manifest_version" not in server.get("/commits").json()["commits"][0]
+    refused(server.post("/export", {"table_keys": ["node:Person"]}), 400, "bad_request")
 
 
 @pytest.mark.parametrize("path", ["/runs", "/runs/1", "/query", "/mutate", "/load", "/blob"])

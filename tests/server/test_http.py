@@ -60,8 +60,8 @@ def test_a_graph_that_is_not_served_is_404(server: Served) -> None:
     ("method", "path", "allowed"),
     [
         ("GET", "/graphs/people/query", "POST"),
-        ("PUT", "/graphs/people/branches", "GET, POST"),
-        ("POST", "/healthz", "GET"),
+        ("PUT", "/graphs/people/branches", "GET, HEAD, POST"),
+        ("POST", "/healthz", "GET, HEAD"),
         ("PATCH", "/graphs/people/branches/x", "DELETE"),
     ],
 )
@@ -318,3 +318,28 @@ def test_traversal_in_names_touches_no_file(server: Served, tmp_path: Path) -> N
             refused(response, response.status_code, response.json()["code"])
     raw = server.client.post(f"{server.base}/query", content=b"\x00" * 100, headers=JSON)
     refused(raw, 400, "bad_request")
+
+
+def test_SV4_a_request_that_is_not_done_when_the_server_must_end_is_503(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ends = threading.Event(), threading.Event()
+
+    def endless(*_: object, **__: object) -> None:
+        begun.set()
+        ends.wait(60)
+
+    answers: list[httpx.Response] = []
+    with served(new_graph(tmp_path)) as stopped:
+        monkeypatch.setattr(type(stopped.graph), "query", endless)
+        asked = threading.Thread(
+            target=lambda: answers.append(stopped.post("/query", {"query": NAMES}))
+        )
+        asked.start()
+        assert begun.wait(60)
+        stopped.app.stopping.set()
+        stopped._server.should_exit = True  # its connections have two seconds
+        asked.join(60)
+        ends.set()
+    refused(answers[0], 503, None)
+    assert answers[0].headers["connection"] == "close"

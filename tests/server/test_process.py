@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 from pathlib import Path
 
 import httpx
@@ -22,7 +21,7 @@ from omnigraph.server.serve_settings import (
 from omnigraph.server.supervisor import container_bytes
 from tests.cli.program import run
 from tests.server.process import PROGRAM, ServerProcess, until
-from tests.server.world import ADD, NAMES, new_graph
+from tests.server.world import NAMES, new_graph
 
 
 @pytest.fixture(scope="module")
@@ -168,38 +167,6 @@ def test_SV2_SV4_SV5_workers_are_restarted_and_drained(graph: str, tmp_path: Pat
         assert {"method", "route", "status", "ms", "request_id"} <= requests[0].keys()
         assert all("second" not in line for line in server.log)
     assert not Path(f"/proc/{server.process.pid}").exists()
-
-
-def test_SV4_every_accepted_request_is_answered_when_it_is_told_to_stop(graph: str) -> None:
-    with ServerProcess(graph, "--unauthenticated") as server:
-        answers: list[int] = []
-        broken: list[Exception] = []
-
-        def write(number: int) -> None:
-            body = {"query": ADD, "params": {"n": f"p{number}"}}
-            try:
-                done = httpx.post(f"{server.url}/graphs/people/mutate", json=body, timeout=60)
-                answers.append(done.status_code)
-            except httpx.ConnectError:
-                pass  # it does not listen any more
-            except httpx.HTTPError as cause:
-                broken.append(cause)
-
-        threads = [threading.Thread(target=write, args=(n,)) for n in range(12)]
-        for thread in threads[:8]:
-            thread.start()
-        until(lambda: len(answers) >= 2)
-        stopping = threading.Thread(target=server.stop)
-        stopping.start()
-        for thread in threads[8:]:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        stopping.join(60)
-        assert server.process.returncode == 0
-        assert set(answers) == {200}
-    names = [row["name"] for row in og.open(graph, read_only=True).query(NAMES).rows]
-    assert sum(name.startswith("p") for name in names) >= len(answers)
 
 
 def test_SV4_a_supervisor_that_is_killed_takes_its_workers_along(graph: str) -> None:

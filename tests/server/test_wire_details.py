@@ -12,6 +12,7 @@ from tests.server.world import (
     ADD,
     JSON,
     NAMES,
+    NDJSON,
     SCHEMA,
     TOKENS,
     Served,
@@ -147,6 +148,95 @@ def test_a_stored_query_is_described_with_both_of_its_answers(server: Served) ->
     assert set(names) <= document["components"]["schemas"].keys()
 
 
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/openapi.json", "/graphs/people/branches", "/graphs/people/commits/nope"]
+)
+def test_head_is_get_without_the_body(path: str, server: Served) -> None:
+    get, head = server.client.get(path), server.client.head(path)
+    own = {"date", "x-request-id"}
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    shown = [{k: v for k, v in each.headers.items() if k not in own} for each in (get, head)]
+    assert shown[0] == shown[1]
+
+
+def test_head_of_a_stream_begins_none(server: Served) -> None:
+    head = server.client.head(f"{server.base}/changes/stream")
+    assert head.status_code == 200
+    assert head.headers["content-type"] == "text/event-stream"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/query", {"query": NAMES, "branch": ""}),
+        ("/read", {"query_source": NAMES, "branch": ""}),
+        ("/mutate", {"query": ADD, "params": {"n": "X"}, "branch": ""}),
+        ("/load", {"data": "", "branch": ""}),
+        ("/export", {"branch": ""}),
+        ("/changes/baseline", {"branch": ""}),
+        ("/branches", {"name": "made", "from": ""}),
+        ("/branches/merge", {"source": "main", "target": ""}),
+        ("/schema/apply", {"schema_source": SCHEMA, "branch": ""}),
+        ("/transactions", {"branch": "", "statements": [{"query": ADD, "params": {"n": "X"}}]}),
+    ],
+)
+def test_an_empty_name_is_no_branch_and_never_means_main(
+    path: str, body: dict[str, object], server: Served
+) -> None:
+    head = server.graph.snapshot().commit_id
+    document = refused(server.post(path, body), 404, "not_found")
+    assert document["error"].startswith("branch '' not found")
+    assert server.graph.snapshot().commit_id == head
+
+
+def test_an_empty_branch_in_an_address_is_none_either(server: Served) -> None:
+    for path in ("/snapshot?branch=", "/commits?branch=", "/changes?branch=", "/schema?branch="):
+        refused(server.get(path), 404, "not_found")
+    loaded = server.client.post(f"{server.base}/load/ndjson?branch=", headers=NDJSON)
+    refused(loaded, 404, "not_found")
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/change", "/load", "/ingest", "/load/ndjson"])
+def test_a_condition_is_never_ignored(path: str, server: Served) -> None:
+    head = server.graph.snapshot().commit_id
+    is_lines = path.endswith("ndjson")
+    content = b"" if is_lines else wire.encoded({"query": ADD, "params": {"n": "X"}, "data": ""})
+    headers = {**(NDJSON if is_lines else JSON), "Omnigraph-If-Graph-Commit": "01ABC"}
+    response = server.client.post(server.base + path, content=content, headers=headers)
+    refused(response, 400, "bad_request")
+    assert server.graph.snapshot().commit_id == head
+
+
+def test_a_baseline_needs_no_body(server: Served) -> None:
+    bare = server.client.post(f"{server.base}/changes/baseline")
+    assert bare.text == server.post("/changes/baseline", {}).text
+    wrong = server.client.post(
+        f"{server.base}/changes/baseline", content=b"{}", headers={"Content-Type": "text/plain"}
+    )
+    refused(wrong, 415, "bad_request")
+
+
+def test_a_limit_that_is_about_no_body_leaves_the_connection_open(server: Served) -> None:
+    far = server.get("/changes?limit=9000")
+    refused(far, 413, "bad_request", "resource_limit")
+    assert "connection" not in far.headers
+    body = b'{"query":"' + b"x" * (1 << 20) + b'"}'
+    large = server.client.post(f"{server.base}/query", content=body, headers=JSON)
+    refused(large, 413, "bad_request", "resource_limit")
+    assert large.headers["connection"] == "close"
+
+
+def test_SV8_an_operation_is_found_on_whatever_branch_it_wrote(server: Served) -> None:
+    server.graph.branches.create("aside")
+    body = {"query": ADD, "params": {"n": "Aside"}, "branch": "aside"}
+    done = server.post("/mutate", body, headers={"Idempotency-Key": "aside-1"}).json()
+    for where in ("/operations/aside-1", "/operations/aside-1?branch=aside"):
+        shown = server.get(where).json()
+        assert (shown["state"], shown["commit"]) == ("committed", done["commit"])
+    assert server.get("/operations/aside-1?branch=main").json()["state"] == "unknown"
+    refused(server.get("/operations/aside-1?branch=nowhere"), 404, "not_found")
+
+
 def test_a_load_says_which_indexes_it_built_and_a_client_reads_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,3 +262,18 @@ def test_a_load_says_which_indexes_it_built_and_a_client_reads_the_same(
             later = client.load(b"", "append")
             assert later.indexes == LoadIndexes()
         assert "indexes" not in server.post("/load", {"data": ""}).json()
+
+
+def test_a_branch_that_moved_under_a_merge_is_409_and_412_only_where_its_head_was_named(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*facts: object, **named: object) -> None:
+        raise og.PreconditionFailed("main", "01AAA", "01BBB")
+
+    monkeypatch.setattr(type(server.graph.branches), "merge", lost)
+    moved = server.post("/branches/merge", {"source": "x"})
+    document = refused(moved, 409, "conflict", "read_set_conflict")
+    shown = {"member": "main", "expected": "01AAA", "actual": "01BBB"}
+    assert document["read_set_conflict"] == shown
+    body = {"source": "x", "if_target_commit": "01AAA"}
+    refused(server.post("/branches/merge", body), 412, None, "precondition_failure")

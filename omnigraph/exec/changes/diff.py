@@ -26,6 +26,7 @@ from omnigraph.errors import (
     LimitExceeded,
     NoChanges,
     NotFound,
+    OmnigraphError,
     Reclaimed,
 )
 from omnigraph.exec.changes.entities import Entities, Picked, differ, rows_a_chunk
@@ -41,7 +42,7 @@ from omnigraph.exec.changes.images import (
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, PAGE_CHANGES_MAX
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.schemas import Schemas
-from omnigraph.preview import ROWS_SHOWN, html_preview
+from omnigraph.preview import ROWS_SHOWN, html_preview, text_preview
 from omnigraph.storage.lance.parallel import together
 from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
@@ -52,6 +53,7 @@ INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
 
 PAGE_BYTES = 4 << 20
+_SHOWN = ("op", "type", "id", "before", "after")
 _FEW_ROWS = 2_000
 _FIRST_ROWS = 256
 
@@ -177,9 +179,9 @@ def filters(
             raise BadRequest(f"'{word}' is no kind of change", "use insert, update or delete")
     ids = []
     for word in types:
-        matching = [each[word].id for each in (catalog.nodes, catalog.edges) if word in each]
+        matching = [owner.id for owner in catalog.called(word)]
         if not matching:
-            names = (*catalog.nodes, *catalog.edges)
+            names = (*catalog.nodes, *catalog.edges, *catalog.families)
             raise NotFound("type", word, did_you_mean(word, names))
         ids += matching
     return Filters(tuple(kinds), tuple(ids), tuple(ops))
@@ -232,15 +234,23 @@ class Changes:
         return self._before.commit_id, self._after.commit_id
 
     def __repr__(self) -> str:
-        return f"Changes(from {self.between[0]} to {self.between[1]})"
+        try:
+            return text_preview(self._title(), _SHOWN, *self._preview_rows())
+        except OmnigraphError:  # what cannot be read is still shown
+            return self._title()
 
     def _repr_html_(self) -> str:
+        return html_preview(self._title(), _SHOWN, *self._preview_rows())
+
+    def _title(self) -> str:
+        return f"Changes(from {self.between[0]} to {self.between[1]})"
+
+    def _preview_rows(self) -> tuple[list[tuple[Any, ...]], int | None]:
+        """The first changes as rows, and how many there are if these are all."""
         first = list(islice(self, ROWS_SHOWN + 1))
         images = ((c, c.before, c.after) for c in first[:ROWS_SHOWN])
         rows = [(c.op, c.type, c.id, b and b.properties, a and a.properties) for c, b, a in images]
-        total = None if len(first) > ROWS_SHOWN else len(first)
-        columns = ("op", "type", "id", "before", "after")
-        return html_preview(repr(self), columns, rows, total)
+        return rows, None if len(first) > ROWS_SHOWN else len(first)
 
     def __iter__(self) -> Iterator[Change]:
         return self.beyond(None)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, NodeType, Type
-from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.catalog.near_names import did_you_mean, near_edge
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.entities import Entities
 from omnigraph.exec.changes.images import Image, Moments, images, moments_of
@@ -84,8 +84,9 @@ def require_type(catalog: Catalog, kind: str, name: str) -> Type:
         raise BadRequest(f"'{kind}' is neither node nor edge")
     owner = catalog.node(name) if kind == "node" else catalog.edge(name)
     if owner is None:
-        known = catalog.nodes if kind == "node" else catalog.edges
-        raise BadRequest(f"unknown {kind} type '{name}'", did_you_mean(name, known))
+        is_node = kind == "node"
+        hint = did_you_mean(name, catalog.nodes) if is_node else near_edge(name, catalog)
+        raise BadRequest(f"unknown {kind} type '{name}'", hint)
     return owner
 
 

@@ -28,7 +28,7 @@ from omnigraph.storage.lance.columns import BLOB_BYTES, BLOB_DESCRIPTIONS
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
-from omnigraph.types import ID_TYPE, Kind, counts_of_kind
+from omnigraph.types import ID_TYPE, Kind, TableKey, counts_of_kind
 
 FORMATS = ("jsonl", "parquet", "csv")
 Dates = Literal["numbers", "iso"]
@@ -178,12 +178,14 @@ def choose_owners(catalog: Catalog, types: Iterable[str] | None) -> tuple[Type, 
     requested = None if types is None else set(types)
     if not requested:
         return every
+    chosen = set[TableKey]()
     for name in sorted(requested):
-        if all(owner.name != name for owner in every):
-            raise BadRequest(
-                f"unknown export type '{name}'", did_you_mean(name, (owner.name for owner in every))
-            )
-    return tuple(owner for owner in every if owner.name in requested)
+        owners = catalog.called(name)
+        if not owners:
+            known = (*(owner.name for owner in every), *catalog.families)
+            raise BadRequest(f"unknown export type '{name}'", did_you_mean(name, known))
+        chosen |= {owner.table for owner in owners}
+    return tuple(owner for owner in every if owner.table in chosen)
 
 
 # Writing

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
+from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
 from omnigraph.exec.load.text_cells import COMMAS, other_separator
 from omnigraph.exec.rules.faults import Faults
@@ -29,6 +30,7 @@ from omnigraph.exec.values.scalars import Moment, ReadExternal
 from omnigraph.types import Scalar, ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
+ADVICE_ON_COLUMNS = "rename the column or leave it out with columns=, at a terminal --column"
 _NO_STRING = "not a string"
 _SHOWN_CHARS = 40
 
@@ -38,7 +40,7 @@ def rows_of(
     owner: Owner,
     table: pa.Table,
     *,
-    rename: Mapping[str, str],
+    rename: ColumnNames,
     is_text: bool = False,
     first: int = 1,
     part: int = 0,
@@ -69,7 +71,7 @@ def _missing(owner: Owner, table: pa.Table, named: Mapping[str, pa.Array]) -> di
 
 
 def _named(
-    owner: Owner, table: pa.Table, rename: Mapping[str, str], reading: "_ColumnsReading"
+    owner: Owner, table: pa.Table, rename: ColumnNames, reading: "_ColumnsReading"
 ) -> dict[str, pa.Array] | None:
     """The columns by the property, endpoint or id they fill."""
     allowed = {"id", *(prop.name for prop in owner.properties)}
@@ -78,10 +80,13 @@ def _named(
     columns: dict[str, pa.Array] = {}
     for index, name in enumerate(table.column_names):
         target = rename.get(name, name)
+        if target is None:
+            continue
         if isinstance(owner, EdgeType):
             target = _ENDS.get(target, target)
         if target not in allowed:
-            text = f"unknown property '{target}' of {owner.name}{_separated(name, reading)}"
+            advice = _separated(name, reading) or f"; {ADVICE_ON_COLUMNS}"
+            text = f"unknown property '{target}' of {owner.name}{advice}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         elif target in columns:
             text = f"two columns fill {owner.name}.{target}"
@@ -155,6 +160,8 @@ class _ColumnsReading:
         said, scalar = cell.unfit.text, value_type.scalar
         if self.is_text and isinstance(cell.value, str) and said.endswith(_NO_STRING):
             shown = said.removesuffix(_NO_STRING) + f"not '{cell.value[:_SHOWN_CHARS]}'"
+            if value_type.is_list:
+                return f'{shown}; write a list as JSON, like ["a", "b"]'
             return f"{shown}; write true or false" if scalar is Scalar.BOOL else shown
         if scalar is Scalar.DATE and isinstance(cell.value, datetime):
             return f"{said}; cast the column to dates (`dt.date` of pandas, `CAST(… AS DATE)`)"

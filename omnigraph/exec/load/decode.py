@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Violation
+from omnigraph.exec.load.column_names import ColumnNames, renamed
 from omnigraph.exec.load.json_columns import read_flat, read_lines
 from omnigraph.exec.load.lines import lines_of
 from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
@@ -61,7 +62,7 @@ class Decoder:
         catalog: Catalog,
         *,
         owner: Owner | None = None,
-        rename: dict[str, str] | None = None,
+        rename: ColumnNames | None = None,
         keep_rejects: bool = False,
         patch: bool = False,
         read: ReadExternal = no_external,
@@ -164,7 +165,7 @@ class Decoder:
             yield from records.take(record, number)
         else:
             if self._rename and isinstance(record, dict):
-                record = {self._rename.get(name, name): value for name, value in record.items()}
+                record = renamed(record, self._rename)
             yield from records.take_row(self._owner, record, number)
 
 
@@ -222,7 +223,7 @@ def decode_records(
     values: Iterable[Any],
     *,
     owner: Owner | None,
-    rename: Mapping[str, str],
+    rename: ColumnNames,
     first: int,
     part: int = 0,
     patch: bool = False,
@@ -236,7 +237,7 @@ def decode_records(
             violations = records.take(record, number)
         else:
             if rename and isinstance(record, Mapping):
-                record = {rename.get(name, name): value for name, value in record.items()}
+                record = renamed(record, rename)
             violations = records.take_row(owner, record, number)
         for violation in violations:
             done.faults.add(part, replace(violation, line=number))

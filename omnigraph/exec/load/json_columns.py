@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
+from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.values.arrow_json import NotSure, json_type, parse_lines
 from omnigraph.exec.values.column_casts import Spelling, cast_column
@@ -53,7 +54,7 @@ def read_lines(owner: Owner, data: bytes, sample: Sequence[Any]) -> LineColumns:
 
 
 def read_flat(
-    catalog: Catalog, owner: Owner, data: bytes, sample: Sequence[Any], rename: Mapping[str, str]
+    catalog: Catalog, owner: Owner, data: bytes, sample: Sequence[Any], rename: ColumnNames
 ) -> LineColumns:
     """The rows of lines that are flat records of a type; `rename` gives members other names."""
     names = _sources(owner, sample, rename)
@@ -150,7 +151,7 @@ def _seen(records: Sequence[Mapping[str, Any]], name: str) -> Any:
     return next((value for value in values if value != []), None)
 
 
-def _sources(owner: Owner, sample: Sequence[Any], rename: Mapping[str, str]) -> dict[str, str]:
+def _sources(owner: Owner, sample: Sequence[Any], rename: ColumnNames) -> dict[str, str]:
     """The member that fills each property, end or id, as the sample has them."""
     seen = {name for record in sample for name in record}
     chosen: dict[str, str] = {}
@@ -165,7 +166,7 @@ def _sources(owner: Owner, sample: Sequence[Any], rename: Mapping[str, str]) -> 
     return chosen
 
 
-def _spellings(owner: Owner, rename: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+def _spellings(owner: Owner, rename: ColumnNames) -> Iterator[tuple[str, list[str]]]:
     def spelled(*targets: str) -> list[str]:
         plain = [target for target in targets if target not in rename]
         return [*(source for source, target in rename.items() if target in targets), *plain]

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.ids import canonical_text, entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
+from omnigraph.catalog.near_names import family_hint
 from omnigraph.errors import BadRequest, Violation
 from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.derived_ids import derived_ids
@@ -155,7 +156,10 @@ class Records:
         owner: Owner | None = node(name) if word == "type" else edge(name)
         if owner is None:
             kind = "node" if word == "type" else "edge"
-            raise bad("unknown_type", f"unknown {kind} type '{name}'", owner=name, value=name)
+            text = f"unknown {kind} type '{name}'"
+            if word == "edge" and (hint := family_hint(name, self._catalog)):
+                text = f"{text}: {hint}"
+            raise bad("unknown_type", text, owner=name, value=name)
         return owner
 
     def _keep(

@@ -66,7 +66,7 @@ def decode_piece(
         decoder = Decoder(
             catalog,
             owner=request.owner,
-            rename=dict(request.columns),
+            rename=request.columns,
             keep_rejects=keep,
             patch=request.mode == "patch",
             read=read,

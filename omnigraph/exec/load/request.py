@@ -3,13 +3,14 @@
 Invariant: plain values. A request decides everything about a load but its engine.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from omnigraph.catalog.indexes import IndexNote
 from omnigraph.errors import BadRequest
+from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.ndjson import Owner, TypedRows
@@ -62,7 +63,7 @@ class LoadRequest:
     mode: Mode
     branch: str = MAIN
     owner: Owner | None = None  # of columnar input
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: ColumnNames = field(default_factory=dict)
     rejects: Path | None = None
     note: CommitNote = NO_NOTE
     progress: OnProgress | None = None
@@ -121,3 +122,17 @@ class LoadResult:
     def updated(self) -> int:
         """Entities that were there before and got the values of the input."""
         return sum(count.updated for count in self.commit.counts.values())
+
+    @property
+    def superseded(self) -> int:
+        """Rows of the input with a key or an id that a later row of it has as well."""
+        if self.repeated or self.mode not in BY_ID:
+            return 0
+        return max(self.total_entities - self.inserted - self.updated, 0)
+
+    def __repr__(self) -> str:
+        loaded = ", ".join(f"{n:,} {name}" for name, n in {**self.nodes, **self.edges}.items())
+        again = f", {self.superseded:,} superseded" if self.superseded else ""
+        how = "once before" if self.repeated else f"{self.mode}, {self.engine}"
+        written = f"{self.inserted:,} inserted, {self.updated:,} updated{again}"
+        return f"LoadResult({loaded or 'nothing'}: {written}; {how}, {self.commit!r})"

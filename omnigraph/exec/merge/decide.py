@@ -19,7 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, Type
-from omnigraph.errors import MergeConflict, MergeConflicts, PreconditionFailed
+from omnigraph.errors import MergeConflict, MergeConflicts
 from omnigraph.exec.changes.diff import owners
 from omnigraph.exec.merge.crosscheck import Merged, MergedGraph, violations
 from omnigraph.exec.merge.kept_edges import EdgeKeeper, KeptEdge
@@ -190,13 +190,6 @@ def _order(conflict: MergeConflict) -> tuple[bool, str, str, str]:
 
 
 # ---- staging
-
-
-def require_still(write: Write, ours: Snapshot) -> None:
-    """Row ids are staged against the version they were read from: the write began at no other."""
-    head = write.state.head
-    if head != ours.commit_id:
-        raise PreconditionFailed(ours.branch, ours.commit_id, head)
 
 
 def stage_part(write: Write, table_key: TableKey, part: Merged) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.counterparts import property_counterparts, type_counterpart
+from omnigraph.catalog.draft import AnyType
 from omnigraph.catalog.identity import numbered_above
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.catalog.schema_diff import plan_migration
@@ -34,7 +35,7 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.types import PropertyId, TableKey
+from omnigraph.types import Kind, PropertyId, TableKey
 
 SCHEMA_HINT = "change one of the two schemas with `schema apply`, and merge again"
 
@@ -133,8 +134,10 @@ def _text(catalog: Catalog, ours: Accepted, theirs: Accepted) -> str:
     for side in (theirs, ours):
         for name, source in written_declarations(side.text).items():
             kind, word = name
-            declared = side.catalog.declared(kind).get(word)
-            merged = catalog.declared(kind).get(word)
+            declared, merged = (
+                _declaration(side.catalog, kind, word),
+                _declaration(catalog, kind, word),
+            )
             if declared is None or merged is None:
                 continue
             comment = source[0]
@@ -150,6 +153,13 @@ def _text(catalog: Catalog, ours: Accepted, theirs: Accepted) -> str:
     except OmnigraphError:
         is_same = False
     return text if is_same else schema_text(catalog, {})
+
+
+def _declaration(catalog: Catalog, kind: Kind, name: str) -> AnyType | None:
+    """A declaration of a schema's text; that of a family is none of its types."""
+    if kind is Kind.EDGE:
+        return next((edge for edge in catalog.edges_declared if edge.name == name), None)
+    return catalog.declared(kind).get(name)
 
 
 def lost_types(

@@ -80,11 +80,14 @@ def _chosen(catalog: Catalog, types: Collection[str] | None) -> frozenset[TableK
     """The tables of the named types, or of all."""
     if types is None:
         return frozenset(owner.table for owner in catalog.types)
-    names = {owner.name for owner in catalog.types}
+    chosen = set[TableKey]()
     for name in types:
-        if name not in names:
-            raise NotFound("type", name, did_you_mean(name, names))
-    return frozenset(owner.table for owner in catalog.types if owner.name in types)
+        owners = catalog.called(name)
+        if not owners:
+            known = {owner.name for owner in catalog.types} | catalog.families.keys()
+            raise NotFound("type", name, did_you_mean(name, known))
+        chosen |= {owner.table for owner in owners}
+    return frozenset(chosen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,6 @@ from omnigraph.exec.merge.decide import (
     Answers,
     Decision,
     decided,
-    require_still,
 )
 from omnigraph.exec.merge.kept_edges import KeptEdge
 from omnigraph.exec.merge.merged_schema import (
@@ -339,7 +338,7 @@ class _Merge:
                 healed=True,
                 turn=turn,
             )
-            require_still(write, ours)
+            write.require_head(ours.commit_id)  # row ids are those of the rows that were read
             decision.stage(write)
             return write
         for each in (schema.ours, schema.merged):
@@ -352,7 +351,7 @@ class _Merge:
             turn=turn,
         )
         try:
-            require_still(changing, ours)
+            changing.require_head(ours.commit_id)
             stage_schema(changing, schema, decision.parts)
         except BaseException:
             changing.abandon()

@@ -20,7 +20,7 @@ from typing import Any
 from omnigraph.catalog.model import Catalog, EdgeType, Type, key_ids
 from omnigraph.errors import ChangeFeedGap, MergeConflict, Reclaimed, SchemaChanged, SchemaDiffers
 from omnigraph.exec.changes.diff import readable
-from omnigraph.exec.merge.decide import COMPARE, Answers, Bases, Sides, decided, require_still
+from omnigraph.exec.merge.decide import COMPARE, Answers, Bases, Sides, decided
 from omnigraph.exec.merge.kept_edges import KeptEdge
 from omnigraph.exec.merge.planned_changes import PlannedChanges, preview_document
 from omnigraph.exec.merge.run import CONFLICTS, beside_deletions
@@ -179,7 +179,7 @@ def _attempt(
         schema=catalog.schema_id,
         turn=turn,
     )
-    require_still(write, ours)
+    write.require_head(ours.commit_id)  # row ids are those of the rows that were read
     decision.stage(write)
     return outcome(what.done, store.commit(write, expected_head=ours.commit_id))
 

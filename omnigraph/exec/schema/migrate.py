@@ -58,6 +58,10 @@ class SchemaApplied:
 
     supported = True
 
+    def __repr__(self) -> str:
+        how = f"applied, {self.commit!r}" if self.applied else "nothing to do"
+        return "\n".join((f"SchemaApplied({how})", *(f"- {step}" for step in self.steps)))
+
     @property
     def applied(self) -> bool:
         """Whether anything changed."""

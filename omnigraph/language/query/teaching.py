@@ -26,6 +26,7 @@ _SIGNS = {
     "'": "a string stands in double quotes",
     "`": "names stand without quotes",
 }
+_BEGINNINGS = ("match", "return", "insert", "update", "delete", "upsert")
 _SECTIONS = ("return", "having", "order")
 _COMPARATORS = ("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "ends_with", "matches")
 _OPAQUE = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
@@ -108,8 +109,8 @@ def _of_place(before: str, token: str) -> str:
         return "an object is a column of return, not a value: $p as person { name, age }"
     if token == "," and block in ("match", "not", "optional", "exists", "count"):
         return "clauses of match follow one another without commas"
-    if not before.strip() and token in ("match", "return", "insert", "update", "delete", "upsert"):
-        return f"a query has a name: query name() {{ {token} … }}"
+    if not before.strip() and token.lower() in _BEGINNINGS:
+        return f"a query has a name: query name() {{ {token.lower()} … }}"
     if token in _COMPARATORS and block in ("match", "not", "optional", "exists", "count", "where"):
         return "comparisons do not chain: join them with and; a - after a value subtracts"
     if token == "order" and re.search(r"\b(limit|offset)\b[^{}]*\Z", before):

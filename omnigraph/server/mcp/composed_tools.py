@@ -160,11 +160,12 @@ def _chosen(catalog: Catalog, names: list[str] | None) -> list[Type]:
         return list(catalog.types)
     chosen: list[Type] = []
     for name in names:
-        owner = catalog.node(name) or catalog.edge(name)
-        if owner is None:
+        node = catalog.node(name)
+        owners: tuple[Type, ...] = catalog.members(name) if node is None else (node,)
+        if not owners:
             known = ", ".join(each.name for each in catalog.types)
             raise refused(400, f"there is no type '{name}'; known: {known}")
-        chosen.append(owner)
+        chosen += owners
     return chosen
 
 
@@ -181,6 +182,8 @@ def _node(node: NodeType) -> Document:
 
 def _edge(edge: EdgeType) -> Document:
     shown: Document = {"name": edge.name, "from": edge.source, "to": edge.target}
+    if edge.family is not None:
+        shown["queried_as"] = edge.family.name
     if edge.properties:
         shown["properties"] = [_property(each) for each in edge.properties]
     return shown
@@ -231,13 +234,13 @@ def _lanes(
     catalog: Catalog, counts: list[Document], edge: str | None, direction: str | None
 ) -> list[tuple[EdgeType, str]]:
     """The edge types and directions to walk, in the order of the counts."""
-    if edge is not None and catalog.edge(edge) is None:
+    named = [] if edge is None else [each.name for each in catalog.members(edge)]
+    if edge is not None and not named:
         raise refused(400, f"there is no edge type '{edge}'; known: {', '.join(catalog.edges)}")
-    named = None if edge is None else catalog.edge(edge)
     lanes = []
     for each in counts:
         owner = catalog.edge(each["type_name"])
-        if owner is None or (named is not None and owner.name != named.name):
+        if owner is None or (named and owner.name not in named):
             continue
         if direction in (None, each["direction"]):
             lanes.append((owner, each["direction"]))

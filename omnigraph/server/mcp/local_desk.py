@@ -19,7 +19,7 @@ from omnigraph.exec.limits import Stop
 from omnigraph.exec.progress import OnProgress, Progress
 from omnigraph.graph import Graph
 from omnigraph.server import feed_waiting, wire
-from omnigraph.server.call import Answer, RouteCall, answered
+from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main
 from omnigraph.server.endpoint import Lane
 from omnigraph.server.mcp.api_desk import ENDPOINTS, OWN_PATHS, ApiAnswer, ApiRequest
 from omnigraph.server.refusals import HttpRefusal
@@ -104,7 +104,7 @@ class LocalDesk:
             return await run(call)
 
         async def head() -> str:
-            branch = call.one("branch") or "main"
+            branch = branch_or_main(call.one("branch"))
             return await anyio.to_thread.run_sync(lambda: self._graph.snapshot(branch).commit_id)
 
         return await feed_waiting.long_poll(run, head, call, self._stopping)

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from omnigraph.catalog.model import NodeType, Type
+from omnigraph.catalog.near_names import family_hint
 from omnigraph.draw.neighbourhood_picture import neighbourhood_picture
 from omnigraph.draw.svg import Picture
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
@@ -89,7 +90,7 @@ def _owner(call: RouteCall, point: ShownPoint, kind: str, type_name: str) -> Typ
     catalog = call.graph.schema.at(point.commit.id).catalog
     owner = catalog.node(type_name) if kind == "node" else catalog.edge(type_name)
     if owner is None:
-        raise NotFound("type", type_name)
+        raise NotFound("type", type_name, family_hint(type_name, catalog))
     return owner
 
 

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from omnigraph.catalog.model import Type
+from omnigraph.catalog.near_names import family_hint
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.exec.changes.entity_page import ListedEntity
 from omnigraph.exec.changes.tokens import sealed, unsealed
@@ -31,7 +32,7 @@ def type_rows(call: RouteCall) -> Answer:
     catalog = call.graph.schema.at(point.commit.id).catalog
     owner = catalog.node(name) if kind == "node" else catalog.edge(name)
     if owner is None or kind not in ("node", "edge"):
-        raise NotFound("type", name)
+        raise NotFound("type", name, family_hint(name, catalog))
     where = (call.one("where") or "").strip()
     problem = None
     listed: tuple[ListedEntity, ...] = ()

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.deferred import deferred
-from omnigraph.errors import BadRequest, NotFound, unpublished
+from omnigraph.errors import BadRequest, NotFound, PreconditionFailed, unpublished
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import Fragments, StagedWrite, TableStaging
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.state import State
+from omnigraph.storage.manifest.state import State, publish_lock
 from omnigraph.storage.protocol.commit import Prepared, Step, TableWrite
 from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.records import (
@@ -71,6 +71,13 @@ class Write:
     def state(self) -> State:
         """The branch as this write sees it."""
         return self._state
+
+    def require_head(self, head: CommitId) -> None:
+        """Raise `PreconditionFailed` if the branch has moved on from a head that this attempt was
+        decided on. The next one keeps the branch where it is from before it decides."""
+        if self._state.head != head:
+            self.turn.takes((publish_lock(self._state.branch),))
+            raise PreconditionFailed(self._state.branch, head, self._state.head)
 
     @unpublished()
     def read(self, table_key: TableKey) -> TableReader:

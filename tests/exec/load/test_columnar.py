@@ -125,6 +125,24 @@ def test_flat_json_lines_of_one_type(graph: Graph, tmp_path: Path) -> None:
     assert set(by_name(graph, "node:Count")) == {"1", "2"}
 
 
+def test_a_column_that_is_named_with_none_is_left_out(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text('{"n": 1, "why": "x"}\n{"n": 2}\n')
+    (tmp_path / "c.csv").write_text("n,why\n3,x\n4,\n")
+    table = pa.table({"n": [5], "why": ["x"]})
+    for source in (tmp_path / "c.jsonl", tmp_path / "c.csv", table, [{"n": 6, "why": 0}]):
+        graph.load(source, "append", type="Count", columns={"why": None})
+    assert set(by_name(graph, "node:Count")) == set("123456")
+    (tmp_path / "c.csv").write_text("n,why\n3,x\n")
+    with pytest.raises(og.ConstraintViolated, match="leave it out with columns="):
+        graph.load(tmp_path / "c.csv", "merge", type="Count")
+
+
+def test_a_list_in_a_cell_is_json(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("name,tags\nAda,a;b\n")
+    error = refused(graph, tmp_path / "p.csv", type="Person")
+    assert error.violations[0].text.endswith("""not 'a;b'; write a list as JSON, like ["a", "b"]""")
+
+
 def test_endpoints_are_ids_or_keys(graph: Graph) -> None:
     graph.load(pa.table({"n": [1, 2]}), "append", type="Count")
     graph.load(pa.table({"text": ["t"], "id": ["l"]}), "append", type="Log")

@@ -273,12 +273,20 @@ def test_concurrent_appends_all_arrive(family: Graph) -> None:
     assert len(by_name(family, "node:Person")) == 6
 
 
+def test_missing_ends_are_counted_as_such(family: Graph) -> None:
+    edges = [edge("Knows", "Ada", f"Nobody {number // 2}") for number in range(60)]
+    with pytest.raises(og.ConstraintViolated, match="30 missing ends: dst 'Nobody"):
+        family.load(lines(*edges), "append")
+
+
 # Branches
 
 
 def test_a_missing_branch_is_created_only_when_told_from_where(family: Graph) -> None:
     with pytest.raises(og.NotFound, match="branch 'x' not found; pass `from` to create it"):
         family.load(lines(person("Cy")), "append", branch="x")
+    with pytest.raises(og.NotFound, match="did you mean 'main'"):
+        family.load(lines(person("Cy")), "append", branch="mian")
     done = family.load(lines(person("Cy")), "append", branch="x", from_branch="main")
     assert (done.branch, done.base_branch, done.branch_created) == ("x", "main", True)
     assert len(contents(family, "x")["node:Person"]) == 3

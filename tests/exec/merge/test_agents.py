@@ -1,8 +1,14 @@
 """Agents in processes of their own, each on a branch that it makes, fills, merges and deletes."""
 
+import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import omnigraph as og
+from omnigraph.exec.merge import decide as decide_module
+from omnigraph.exec.merge import run
 from tests.forked import context
 
 SCHEMA = "node Fact {\n    slug: String @key\n    sure: F64?\n}\n"
@@ -62,3 +68,30 @@ def test_agents_that_merge_and_delete_do_not_disturb_each_other(tmp_path: Path) 
         assert graph.check().findings == ()
         merges = [commit for commit in graph.commits.list() if commit.merged_parent is not None]
         assert len(merges) == AGENTS * ROUNDS
+
+
+def test_a_merge_whose_target_moves_whenever_it_is_decided_is_made_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = tmp_path / "g.omni"
+    with og.init(uri, SCHEMA) as graph:
+        graph.branches.create("side")
+        graph.mutate(REMEMBER, {"slug": "side"}, branch="side")
+        writers: list[threading.Thread] = []
+        decide = decide_module.decided
+
+        def decided_late(*facts: Any) -> Any:
+            decision = decide(*facts)
+            name = {"slug": f"more{len(writers)}"}
+            writers.append(threading.Thread(target=graph.mutate, args=(REMEMBER, name)))
+            writers[-1].start()
+            writers[-1].join(1)  # it waits for a merge that keeps the branch where it is
+            return decision
+
+        monkeypatch.setattr(run, "decided", decided_late)
+        graph.branches.merge("side")
+        for writer in writers:
+            writer.join(60)
+        assert len(writers) <= 3
+        names = {row["f.slug"] for row in graph.query(SLUGS).rows}
+        assert names == {"side", *(f"more{number}" for number in range(len(writers)))}

@@ -63,7 +63,7 @@ def test_a_query_is_found_by_name_in_a_text_or_a_file(people: Graph, tmp_path: P
     """
     assert people.mutate(text, name="b").query_name == "b"
     assert list(rows(people, COMPANY)) == ["B"]
-    with pytest.raises(og.BadRequest, match="query file contains multiple queries; pass --name"):
+    with pytest.raises(og.BadRequest, match=r"multiple queries; name one with name=.*first word: "):
         people.mutate(text)
     file = tmp_path / "all.gq"
     file.write_text(text)

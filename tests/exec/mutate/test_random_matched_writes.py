@@ -79,7 +79,10 @@ def modelled(data: Data, verb: str, type_: str, rows: list[list[Any]]) -> Data |
         return after
     gone = {row[0] for row in rows}
     after[type_] = [entity for entity in after[type_] if entity["id"] not in gone]
-    ends = {"P": {"E": ("src", "dst"), "W": ("src",)}, "C": {"W": ("dst",)}}
+    ends = {
+        "P": {"E": ("src", "dst"), "W": ("src",), "L_P": ("dst",)},
+        "C": {"W": ("dst",), "L_P": ("src",), "L_C": ("src", "dst")},
+    }
     for edge, columns in ends.get(type_, {}).items():
         after[edge] = [e for e in after[edge] if gone.isdisjoint(e[end] for end in columns)]
     return after
@@ -91,7 +94,7 @@ def shown(data: Data) -> dict[str, list[str]]:
         "P": ("id", "s", "i"),
         "C": ("id", "s"),
         "E": ("src", "dst", "s", "w"),
-        "W": ("id", "s"),
+        **dict.fromkeys(("W", "L_P", "L_C"), ("id", "s")),
     }
     return {
         name: sorted(repr([entity[key] for key in keys[name]]) for entity in data[name])
@@ -109,6 +112,8 @@ def stored(graph: Graph) -> dict[str, list[str]]:
         "C": of("$v: C", "$v.id, $v.s"),
         "E": of("$a: P  $a $k:e $b", "$k.from, $k.to, $k.s, $k.w"),
         "W": of("$a: P  $a $k:w $b", "$k.id, $k.s"),
+        "L_P": of("$a $k:l $b  $b: P", "$k.id, $k.s"),
+        "L_C": of("$a: C  $b: C  $a $k:l $b", "$k.id, $k.s"),
     }
 
 

@@ -39,7 +39,7 @@ time (0: as many as ever)."""
 SHARES = (1, 5)
 """With one, everything that a share may leave out is missed; of many, each has a node or none."""
 
-TABLES = {"P": "node", "C": "node", "E": "edge", "W": "edge"}
+TABLES = {"P": "node", "C": "node", "E": "edge", "W": "edge", "L_P": "edge", "L_C": "edge"}
 
 
 @pytest.fixture(scope="module")

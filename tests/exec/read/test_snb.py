@@ -123,9 +123,9 @@ def test_shortest_paths_are_those_of_a_breadth_first_search(graph: Graph) -> Non
 def test_the_posts_of_a_tag_are_counted_with_the_tags_beside_it(graph: Graph) -> None:
     near = {p for p, steps in distances("3").items() if 1 <= steps <= 2}
     tags: dict[str, set[str]] = {}
-    for post, tag, _ in edges("PostTag"):
+    for post, tag, _ in edges("Tagged_Post"):
         tags.setdefault(post, set()).add(tag)
-    authors = {post: person for post, person, _ in edges("PostBy")}
+    authors = {post: person for post, person, _ in edges("CreatedBy_Post")}
     counted = Counter(
         tag
         for post, those in tags.items()
@@ -138,7 +138,7 @@ def test_the_posts_of_a_tag_are_counted_with_the_tags_beside_it(graph: Graph) ->
 
 
 def test_the_root_of_a_conversation_is_where_its_replies_lead(graph: Graph) -> None:
-    above = {a: b for name in ("ReplyToPost", "ReplyToComment") for a, b, _ in edges(name)}
+    above = {a: b for name in ("ReplyTo_Post", "ReplyTo_Comment") for a, b, _ in edges(name)}
     forum = {post: number for number, post, _ in edges("Holds")}
     for number in range(snb.POSTS, snb.POSTS + 20):
         at = str(number)
@@ -149,9 +149,9 @@ def test_the_root_of_a_conversation_is_where_its_replies_lead(graph: Graph) -> N
 
 
 def test_friendships_are_weighed_by_replies(graph: Graph) -> None:
-    post_by = {post: person for post, person, _ in edges("PostBy")}
-    comment_by = {comment: person for comment, person, _ in edges("CommentBy")}
-    replies = Counter((comment_by[c], post_by[p]) for c, p, _ in edges("ReplyToPost"))
+    post_by = {post: person for post, person, _ in edges("CreatedBy_Post")}
+    comment_by = {comment: person for comment, person, _ in edges("CreatedBy_Comment")}
+    replies = Counter((comment_by[c], post_by[p]) for c, p, _ in edges("ReplyTo_Post"))
     text = "query q() { match { $a $k:knows $b } return { $a, $b, $k.distance as d } }"
     for row in graph.query(text).rows:
         pair = (row["a"], row["b"])
