@@ -3,11 +3,11 @@
     python bench/scale_model.py                  1, 10 and 100 billion edges
     python bench/scale_model.py --edges 5e9 --executors 20 --cores 8
 
-Constants come from results/load.json (CPU of an edge, between 5M and 20M edges on Spark),
-results/spark.json (how much more the shuffle takes; bytes of tables, topology and exchange),
-results/s3_calls.json (requests of a commit) and results/scale-1000000.json (first hop). Everything
-that grows is taken to grow with rows, beside a fixed start; the last table compares that with what
-other runs measured, and says how far off it is.
+Constants come from results/spark.json (CPU of an edge: the difference between the two smallest
+loads; bytes of tables, topology and exchange: the smallest), results/s3_calls.json (requests of a
+commit) and results/scale-1000000.json (first hop). Everything that grows is taken to grow with
+rows, beside a fixed start. The last table compares that with runs that gave no constant: larger
+loads of results/spark.json, and those of results/load.json, measured at another time.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+WORKERS = 2
 NODES_AN_EDGE = 0.2  # of the benches' graphs
 ROWS_AN_EDGE = 1 + NODES_AN_EDGE
 FRAGMENT_BYTES, UPLOAD_BYTES = 96 << 20, 8 << 20
@@ -26,11 +27,24 @@ BUSY = 0.7  # share of the cores' time that tasks use: stragglers, waiting, retr
 
 
 @dataclass(frozen=True)
+class Cpu:
+    """CPU seconds of a load by one exchange: of a warm session, of an edge with its share of nodes,
+    and of starting the session."""
+
+    warm_s: float
+    edge_s: float
+    start_s: float
+
+    def of(self, edges: float) -> float:
+        """Of a load in a warm session."""
+        return self.warm_s + edges * self.edge_s
+
+
+@dataclass(frozen=True)
 class Constants:
     """What an edge costs, its share of nodes included."""
 
-    cpu_s: float
-    cpu_fixed_s: float
+    by: dict[str, Cpu]
     exchanged: float
     tables: float
     topology: float
@@ -40,27 +54,36 @@ class Constants:
 
 
 def measured() -> Constants:
-    """The constants, each from the largest run that has it."""
-    small, large = (_json("load.json")[size]["spark-parquet"] for size in ("5000000", "20000000"))
-    cpu = (large["cpu_s"] - small["cpu_s"]) / 15e6
-    runs = [run for run in _json("spark.json")["runs"] if run["mode"] == "append"]
-    by_folder, by_shuffle = (
-        max((run for run in runs if run["exchange"] == way), key=lambda run: run["edges"])
-        for way in ("folder", "shuffle")
-    )
-    edges = by_shuffle["edges"]
-    dearer = max(1.0, by_shuffle["CPU s"] / by_folder["CPU s"])
+    """The constants, those of loads from the smallest runs."""
+    by = {way: _cpu_of(_appends(way)) for way in ("folder", "shuffle")}
+    edges, smallest = _appends("shuffle")[0]
     calls, hop = _json("s3_calls.json"), _json("scale-1000000.json")["engines"]["omnigraph"]
     return Constants(
-        cpu_s=cpu * dearer,
-        cpu_fixed_s=small["cpu_s"] - cpu * 5e6,
-        exchanged=by_shuffle["exchanged"] / edges,
-        tables=by_shuffle["bytes"]["tables"] / edges,
-        topology=by_shuffle["bytes"]["topology"] / edges,
+        by=by,
+        exchanged=smallest["exchanged"] / edges,
+        tables=smallest["bytes"]["tables"] / edges,
+        topology=smallest["bytes"]["topology"] / edges,
         calls_a_commit=calls["verbs"]["insert"]["calls"],
         call_ms=calls["delay ms"],
         first_hop_ms=hop["open"] + hop["first hop"],
     )
+
+
+def _appends(exchange: str) -> list[tuple[int, dict[str, Any]]]:
+    """The loads that appended by an exchange in two tasks, the smallest first."""
+    runs = [
+        (run["known"]["edges"], run["facts"])
+        for run in _json("spark.json")["loads"]
+        if (run["known"]["mode"], run["known"]["exchange"]) == ("append", exchange)
+        and run["known"]["workers"] == WORKERS
+    ]
+    return sorted(runs, key=lambda run: run[0])
+
+
+def _cpu_of(runs: list[tuple[int, dict[str, Any]]]) -> Cpu:
+    (few, small), (many, large) = runs[:2]
+    edge_s = (large["CPU s"] - small["CPU s"]) / (many - few)
+    return Cpu(small["CPU s"] - few * edge_s, edge_s, large["start CPU s"])
 
 
 def _json(name: str) -> Any:
@@ -100,7 +123,8 @@ def table(each: Constants, sizes: list[float], executors: int, cores: int) -> li
 
 
 def _cpu(each: Constants, edges: float) -> float:
-    return each.cpu_fixed_s + edges * each.cpu_s
+    cpu = each.by["shuffle"]
+    return cpu.start_s + cpu.of(edges)
 
 
 def _uploads(each: Constants, edges: float) -> float:
@@ -108,23 +132,24 @@ def _uploads(each: Constants, edges: float) -> float:
 
 
 def compared(each: Constants) -> list[str]:
-    """What runs measured, beside what the model says of their size."""
+    """What runs that gave no constant measured, beside what the model says of their size."""
     lines = ["| what | edges | measured | model | model ÷ measured |", "|---|---|---|---|---|"]
     for size, runs in _json("load.json").items():
+        edges, _, note = size.partition(",")
         if "spark-parquet" in runs:
-            edges = int(size.partition(",")[0])
-            name = "load by folder, CPU s with the start" + size.partition(",")[1]
-            name += size.partition(",")[2]
-            lines.append(_compared(name, edges, runs["spark-parquet"]["cpu_s"], _cpu(each, edges)))
-    for run in _json("spark.json")["runs"]:
-        if (run["mode"], run["exchange"]) == ("append", "shuffle"):
-            edges, sizes = run["edges"], run["bytes"]
-            said = edges * each.cpu_s
-            lines.append(_compared("load by shuffle, warm, CPU s", edges, run["CPU s"], said))
-            for part, an_edge in (("tables", each.tables), ("topology", each.topology)):
-                lines.append(
-                    _compared(f"{part}, MB", edges, sizes[part] / 1e6, edges * an_edge / 1e6)
-                )
+            cpu = each.by["folder"]
+            name = "load by folder at another time, CPU s with the start" + (note and f",{note}")
+            said = cpu.start_s + cpu.of(int(edges))
+            lines.append(_compared(name, int(edges), runs["spark-parquet"]["cpu_s"], said))
+    for way, cpu in each.by.items():
+        for edges, run in _appends(way)[2:]:
+            name = f"load by {way}, warm, CPU s"
+            lines.append(_compared(name, edges, run["CPU s"], cpu.of(edges)))
+    for edges, run in _appends("shuffle")[1:]:
+        sizes = {**run["bytes"], "exchanged": run["exchanged"]}
+        for part, size in sizes.items():
+            said = edges * getattr(each, part) / 1e6
+            lines.append(_compared(f"{part}, MB", edges, size / 1e6, said))
     return lines
 
 

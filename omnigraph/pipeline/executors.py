@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
 from omnigraph.errors import StorageFailed
-from omnigraph.pipeline.classic_session import require_classic
+from omnigraph.pipeline.connect_session import is_connect, parallelism
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Store
 
@@ -24,20 +26,40 @@ Item = TypeVar("Item")
 Done = TypeVar("Done")
 
 _DESCRIPTION = "spark.job.description"
+_RESULT = pa.binary()
 
 
 def run_tasks(
     spark: "SparkSession", work: Callable[[Item], Done], items: Iterable[Item], *, doing: str
 ) -> list[Done]:
     """One task an item; the results in the order of the items."""
-    require_classic(spark, doing)
     pickled = [pickle.dumps(item) for item in items]
     if not pickled:
         return []
     with spark_errors(doing):
-        spread = spark.sparkContext.parallelize(pickled, len(pickled))
-        results = spread.map(partial(pickled_task, work)).collect()
+        if is_connect(spark):
+            results = _run_by_frame(spark, partial(pickled_task, work), pickled)
+        else:
+            spread = spark.sparkContext.parallelize(pickled, len(pickled))
+            results = spread.map(partial(pickled_task, work)).collect()
     return [pickle.loads(result) for result in results]
+
+
+def _run_by_frame(
+    spark: "SparkSession", task: Callable[[bytes], bytes], items: Sequence[bytes]
+) -> list[bytes]:
+    """The results of tasks that are partitions of a DataFrame with a row each."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                done = [pa.array([number], pa.int64()), pa.array([task(items[number])], _RESULT)]
+                yield pa.RecordBatch.from_arrays(done, ["number", "done"])
+
+    numbers = spark.range(0, len(items), 1, len(items))
+    rows = numbers.mapInArrow(run, "number long, done binary").toArrow().sort_by("number")
+    results: list[bytes] = rows["done"].to_pylist()
+    return results
 
 
 def pickled_task(work: Callable[[Any], Any], item: bytes) -> bytes:
@@ -47,8 +69,16 @@ def pickled_task(work: Callable[[Any], Any], item: bytes) -> bytes:
 
 @contextmanager
 def job_described(spark: "SparkSession", description: str) -> Iterator[None]:
-    """Name the jobs of a block, as Spark's pages and listeners show them. A group that the caller
-    set stays, so that cancelling it cancels these jobs too."""
+    """Name the jobs of a block, as Spark's pages and listeners show them; with Spark Connect by a
+    tag. A group that the caller set stays, so that cancelling it cancels these jobs too."""
+    if is_connect(spark):
+        tag = description.replace(",", "")
+        spark.addTag(tag)
+        try:
+            yield
+        finally:
+            spark.removeTag(tag)
+        return
     context = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, description)
@@ -64,7 +94,7 @@ def spark_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not type(error).__module__.startswith(("py4j", "pyspark")):
+        if not type(error).__module__.startswith(("py4j", "pyspark", "grpc")):
             raise
         lines = str(error).splitlines() or [type(error).__name__]
         if any("cancelled" in line for line in lines[:3]):
@@ -103,7 +133,7 @@ class Executors:
     @property
     def parallelism(self) -> int:
         """How many tasks run at once."""
-        return int(self._spark.sparkContext.defaultParallelism)
+        return parallelism(self._spark)
 
     def map(self, work: Callable[[Where, Item], Done], items: Sequence[Item]) -> list[Done]:
         """One task an item, which is given the graph too."""

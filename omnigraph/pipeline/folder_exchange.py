@@ -1,4 +1,5 @@
-"""Exchange of a load on Spark through a folder, where every task shares one machine's disk.
+"""Exchange of a load on Spark through block files in a folder that every task reaches: one of the
+machine they all run on, or one where the graph is.
 
 Invariant: a task writes its own block files and no other writes there. The driver knows a file for
 each task and what it holds by key set, not by bucket.
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.exec.load.block_files import BlockFile
 from omnigraph.exec.load.exchange import Blocks, Lane, ReadKeys, reader_of, spill_of
+from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.spill import Spill
 from omnigraph.pipeline.executors import job_described, run_tasks, spark_errors
 
@@ -31,10 +33,11 @@ class FolderExchange:
     """Tasks that write and read block files of one folder."""
 
     spark: "SparkSession"
-    folder: Path
+    folder: Path | str
     buckets: int
     doing: str
     title: str = "omnigraph load"
+    options: Options = ()  # of a folder in an object store
 
     @property
     def is_shared(self) -> bool:
@@ -43,7 +46,7 @@ class FolderExchange:
     def put(
         self, work: Callable[[Item, Spill], Done], items: Sequence[Item]
     ) -> tuple[list[Done], Blocks]:
-        job = partial(_put, work, str(self.folder), self.buckets)
+        job = partial(_put, work, self._outlet(self.buckets))
         with job_described(self.spark, f"{self.title}: put, {len(items)} parts"):
             done = run_tasks(self.spark, job, items, doing=self.doing)
         return self._delivered(done, self.buckets)
@@ -52,7 +55,7 @@ class FolderExchange:
         """Run a job a partition of a DataFrame. From here on there are as many buckets as the data
         needs; the tasks could not know."""
         fine = self.buckets
-        task = partial(_frame_task, work, str(self.folder), fine)
+        task = partial(_frame_task, work, self._outlet(fine))
         text = f"{self.title}: put a DataFrame"
         with spark_errors(self.doing), job_described(self.spark, text):
             rows = frame.mapInArrow(task, "done binary").collect()
@@ -88,7 +91,12 @@ class FolderExchange:
         self, results: list[tuple[Done, list[BlockFile]]], buckets: int
     ) -> tuple[list[Done], Blocks]:
         files = [file for _, written in results for file in written]
-        return [done for done, _ in results], Spill(self.folder, buckets, files=files)
+        whole = Spill(self.folder, buckets, files=files, options=self.options)
+        return [done for done, _ in results], whole
+
+    def _outlet(self, buckets: int) -> Spill:
+        """An empty spill, a copy of which each task fills."""
+        return Spill(str(self.folder), buckets, options=self.options)
 
 
 def _on_disk(blocks: Sequence[Blocks]) -> list[Spill]:
@@ -99,9 +107,9 @@ def _on_disk(blocks: Sequence[Blocks]) -> list[Spill]:
 
 
 def _put(
-    work: Callable[[Any, Spill], Any], folder: str, buckets: int, item: Any
+    work: Callable[[Any, Spill], Any], outlet: Spill, item: Any
 ) -> tuple[Any, list[BlockFile]]:
-    out = Spill(Path(folder), buckets)
+    out = Spill(outlet.folder, outlet.buckets, options=outlet.options)
     done = work(item, out)
     out.flush()
     return done, out.files
@@ -120,7 +128,7 @@ def _forward(
 
 
 def _frame_task(
-    work: PutBatches[Any], folder: str, buckets: int, batches: Iterator[pa.RecordBatch]
+    work: PutBatches[Any], outlet: Spill, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    done = pickle.dumps(_put(work, folder, buckets, batches))
+    done = pickle.dumps(_put(work, outlet, batches))
     yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["done"])

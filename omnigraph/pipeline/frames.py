@@ -6,13 +6,14 @@ tables that a statement names live in a session beside it, which sees the caller
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import EdgeType
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest
 from omnigraph.exec.changes.export import choose_owners
 from omnigraph.exec.load.ndjson import Owner
@@ -20,7 +21,6 @@ from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schemas import Schemas
 from omnigraph.pipeline.session import beside, register, session
 from omnigraph.pipeline.spark_query import frame_of_query
-from omnigraph.pipeline.sql_columns import columns_of
 from omnigraph.plan.ir import Constant, ReadPlan
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
@@ -29,6 +29,12 @@ from omnigraph.types import Kind, table_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.pipeline.spark_columns import shown
+    from omnigraph.pipeline.sql_needs import Needs, needs_of
+else:
+    shown = deferred("omnigraph.pipeline.spark_columns", "shown")
+    needs_of = deferred("omnigraph.pipeline.sql_needs", "needs_of")
 
 
 class Planned(Protocol):
@@ -107,15 +113,17 @@ class Frames:
         **options: Any,
     ) -> "DataFrame":
         """The result of a SQL statement in which each type is a table of its name. Only the columns
-        that it may need are read."""
+        and rows that it may need are read, as far as Spark's optimiser says which."""
         pinned = self._pinned(branch, snapshot)
         own = beside(spark or session())
         named = {word.lower() for word in re.findall(r"\w+", statement)}
         every = choose_owners(self._schemas.of(pinned).catalog, None)
-        owners = [owner for owner in every if owner.name.lower() in named]
-        for name, frame in self._frames(own, owners, pinned, statement).items():
-            if ":" not in name:
-                frame.createOrReplaceTempView(name)
+        owners = {owner.name: owner for owner in every if owner.name.lower() in named}
+        schemas = {name: shown(owner) for name, owner in owners.items()}
+        needs = needs_of(own, statement, schemas, options)
+        for name, owner in owners.items():
+            frame = self._frame(own, owner, pinned.commit_id, needs.get(name))
+            frame.createOrReplaceTempView(name)
         return own.sql(statement, **options)
 
     def _pinned(self, branch: str, snapshot: str | None) -> Snapshot:
@@ -128,12 +136,10 @@ class Frames:
         spark: "SparkSession",
         owners: Iterable[Owner],
         pinned: Snapshot,
-        statement: str | None = None,
     ) -> "dict[str, DataFrame]":
         frames: dict[str, DataFrame] = {}
         for owner in owners:  # edges come first
-            columns = None if statement is None else columns_of(statement, owner.schema.names)
-            frame = self._frame(spark, owner, pinned.commit_id, columns)
+            frame = self._frame(spark, owner, pinned.commit_id)
             if isinstance(owner, EdgeType):
                 frames[owner.name] = frame
                 continue
@@ -143,12 +149,14 @@ class Frames:
         return frames
 
     def _frame(
-        self, spark: "SparkSession", owner: Owner, commit: str, columns: Sequence[str] | None
+        self, spark: "SparkSession", owner: Owner, commit: str, needs: "Needs | None" = None
     ) -> "DataFrame":
         kind = "edge" if isinstance(owner, EdgeType) else "type"
         reader = spark.read.format("omnigraph").option(kind, owner.name).option("snapshot", commit)
-        if columns is not None:
-            reader = reader.option("columns", ",".join(columns))
+        if needs is not None:
+            reader = reader.option("columns", ",".join(needs.columns or ("id",)))
+        if needs is not None and needs.where is not None:
+            reader = reader.option("where", needs.where)
         if self._store.where.storage_options:
             options = orjson.dumps(self._store.where.storage_options).decode()
             reader = reader.option("storage_options", options)

@@ -6,8 +6,8 @@
 
 Invariant: the rows of the frame are the rows that the plan has in one process, in its order, with
 nulls as the least value; no process gathers more than a share of what the pattern makes. A plan
-that must see its rows together before they are columns (fusion of rankings, a stage), or that
-starts at nodes it names, is one task.
+that starts at nodes it names is one share, and one that must see its rows together before they are
+columns (fusion of rankings, a stage) is solved whole by one task.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +28,7 @@ from omnigraph.exec.values.computed import cut_plan, no_text_search
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import ONE_ROW, Rows
+from omnigraph.pipeline.connect_session import parallelism
 from omnigraph.pipeline.share_tasks import Asked, Batches, Refusal, ShareTask, as_schema
 from omnigraph.pipeline.spark_groups import grouped, measured, value_of
 from omnigraph.pipeline.spark_types import as_declared, nearest, spark_schema, struct_of
@@ -54,7 +55,6 @@ class FrameMaker:
     asked: Asked
     is_at_points: Callable[[ir.ReadPlan], bool]
     ended: Callable[[Figures], None] = unwatched
-    shares_count: int | None = None  # as many as the size of the tables suggests
 
     def frame(self, plan: ir.ReadPlan) -> DataFrame:
         """The rows of a plan, in columns `c0`, `c1`, …"""
@@ -63,7 +63,7 @@ class FrameMaker:
         return self._united(plan.union)
 
     def _frame(self, plan: ir.ReadPlan) -> DataFrame:
-        shares = None if self.is_at_points(plan) else in_shares(plan)
+        shares = in_shares(plan)
         if shares is None:
             schema = spark_schema(_names("c", plan.columns), [c.type for c in plan.columns])
             return self._tasks(plan, None, schema)
@@ -85,8 +85,8 @@ class FrameMaker:
 
     def _count(self, plan: ir.ReadPlan) -> int:
         """How many shares: more than cores, so that none is long, but not of a few rows."""
-        if self.shares_count is not None:
-            return self.shares_count
+        if self.is_at_points(plan):
+            return 1
         first = plan.pattern[0]
         assert isinstance(first, ir.NodeScan)
         pins = self.asked.snapshot.tables
@@ -120,14 +120,6 @@ class FrameMaker:
                 whole = whole.groupBy(*names).agg(F.min("at").alias("at"))
         assert whole is not None
         return whole.orderBy("at").select(*names)
-
-
-def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once, or with Spark Connect, which does not say, a few."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # noqa: BLE001  whatever a remote session raises
-        return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
 
 
 def _names(letter: str, columns: Sequence[object]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from omnigraph import environment
 from omnigraph.extras import require_spark
 from omnigraph.pipeline.classes import archive_options
-from omnigraph.pipeline.classic_session import require_classic
+from omnigraph.pipeline.connect_session import is_connect
 from omnigraph.pipeline.java import Java, find_java
 from omnigraph.pipeline.package import executor_settings, require_archive
 
@@ -87,8 +87,11 @@ def register(spark: "SparkSession") -> None:
 
 def beside(spark: "SparkSession") -> "SparkSession":
     """A session with all that another one has now, whose later changes are its own."""
-    require_classic(spark, "ran the SQL")
     register(spark)
+    if is_connect(spark):
+        cloned: SparkSession = spark.cloneSession()  # type: ignore[attr-defined]
+        register(cloned)
+        return cloned
     return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
 
 

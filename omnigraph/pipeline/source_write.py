@@ -9,8 +9,9 @@ Invariant: `commit` publishes once what all tasks staged, or raises with nothing
 micro-batch is marked with its query and its epoch: one that comes again is recognised and left out.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadRequest, StorageFailed
+from omnigraph.errors import BadRequest, OmnigraphError, StorageFailed
 from omnigraph.exec.load.block_files import BlockFile, fetched
 from omnigraph.exec.load.exchange import ThreadExchange
 from omnigraph.exec.load.finish import Finish, IntakeResult
@@ -41,6 +42,8 @@ from omnigraph.storage.store import Store
 BUCKETS = 64
 """Buckets of keys in the files of tasks, for the size of a DataFrame is not known beforehand. The
 commit joins them until they are large enough."""
+
+_WORKER = "daemon.py"  # the program of Spark's Python workers
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 """Local property with the id of a task's streaming query, the same after a restart."""
@@ -161,12 +164,14 @@ class BatchWriter(_LoadWriter, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: check and stage a partition."""
-        return self._written(iterator)
+        with _told_in_one_sentence():
+            return self._written(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Check the whole and publish it."""
         assert self._folder is not None
-        self._commit(messages, None)
+        with _told_in_one_sentence():
+            self._commit(messages, None)
         self._folder.discard()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -191,7 +196,8 @@ class StreamWriter(_LoadWriter, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: check and stage a partition of a micro-batch."""
-        return self._written(iterator)
+        with _told_in_one_sentence():
+            return self._written(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Check the micro-batch and publish it, unless it is there already."""
@@ -202,7 +208,7 @@ class StreamWriter(_LoadWriter, DataSourceStreamArrowWriter):
         if query is None:
             raise StorageFailed("committed a micro-batch", "Spark did not say of which query")
         # A driver that was taken for dead may be faster.
-        with suppress(AlreadyMarked):
+        with suppress(AlreadyMarked), _told_in_one_sentence():
             self._commit(messages, mark_of(query, batchId))
         self._forget(delivered)
 
@@ -213,6 +219,18 @@ class StreamWriter(_LoadWriter, DataSourceStreamArrowWriter):
     def _forget(self, delivered: Sequence[Message]) -> None:
         for folder in {message.folder for message in delivered}:
             folder.discard()
+
+
+@contextmanager
+def _told_in_one_sentence() -> Iterator[None]:
+    """Leave the traceback out of a refusal: Spark's workers hand it to the caller as text, frames
+    and all. An error of another kind keeps its own."""
+    try:
+        yield
+    except OmnigraphError:
+        if Path(sys.argv[0]).name == _WORKER:
+            sys.tracebacklimit = 0
+        raise
 
 
 def mark_of(query: str, epoch: int) -> str:

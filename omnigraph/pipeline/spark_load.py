@@ -31,10 +31,10 @@ from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.progress import Progress
-from omnigraph.pipeline.classic_session import require_classic
+from omnigraph.pipeline.connect_session import is_connect, parallelism
 from omnigraph.pipeline.folder_exchange import FolderExchange
 from omnigraph.pipeline.session import Profile, session
-from omnigraph.pipeline.shared_scratch import scratch_parent
+from omnigraph.pipeline.shared_scratch import SharedFolder, scratch_parent
 from omnigraph.pipeline.shuffle_exchange import InputChanged, ShuffleExchange
 from omnigraph.pipeline.splits import split
 from omnigraph.pipeline.tasks import LoadJob, PartDone, gathered, run_batches, run_part
@@ -71,13 +71,13 @@ def load_spark(
 ) -> tuple[Commit, IntakeResult]:
     """Load on Spark: in the session given, the active one, or a new one."""
     running = spark or (frame.sparkSession if frame is not None else session(_profile(input)))
-    require_classic(running, _DOING)
-    task_count = int(running.sparkContext.defaultParallelism) * 2
-    with _folder(store, running) as folder:
+    task_count = parallelism(running) * 2
+    with _meeting(store, running) as meeting:
+        folder = meeting if isinstance(meeting, Path) else None
         parts = () if frame is not None else split(input, tasks=task_count, folder=folder)
         buckets = _bucket_count(input, parts) if frame is None else frame_buckets(frame)
         for _ in range(READS_MAX):
-            with _exchange(running, folder, buckets, _title(parts)) as exchange:
+            with _exchange(running, meeting, buckets, _title(parts)) as exchange:
                 loading = SparkLoad(store, catalog, request, exchange)
                 try:
                     return loading.run(parts, frame)
@@ -91,8 +91,16 @@ def load_spark(
 
 
 @contextmanager
-def _folder(store: Store, spark: "SparkSession") -> "Iterator[Path | None]":
-    """The folder that all tasks share, or None where they need none."""
+def _meeting(store: Store, spark: "SparkSession") -> "Iterator[Path | SharedFolder | None]":
+    """The folder that all tasks share, on their machine or where the graph is; None where they meet
+    in the shuffle."""
+    if is_connect(spark):
+        shared = SharedFolder.beside(store)
+        try:
+            yield shared
+        finally:
+            shared.discard()
+        return
     chosen = environment.EXCHANGE.read()
     master = str(spark.sparkContext.master)
     is_one_machine = master == "local" or master.startswith("local[")
@@ -105,10 +113,13 @@ def _folder(store: Store, spark: "SparkSession") -> "Iterator[Path | None]":
 
 @contextmanager
 def _exchange(
-    spark: "SparkSession", folder: Path | None, buckets: int, title: str
+    spark: "SparkSession", meeting: Path | SharedFolder | None, buckets: int, title: str
 ) -> "Iterator[SparkExchange]":
-    if folder is not None:
-        yield FolderExchange(spark, folder, buckets, _DOING, title)
+    if isinstance(meeting, SharedFolder):
+        yield FolderExchange(spark, meeting.uri, buckets, _DOING, title, meeting.options)
+        return
+    if meeting is not None:
+        yield FolderExchange(spark, meeting, buckets, _DOING, title)
         return
     exchange = ShuffleExchange(spark, buckets, _DOING, environment.SCRATCH.read(), title)
     try:
@@ -133,7 +144,10 @@ def _bucket_count(input: Input, parts: tuple[Part | Piece, ...]) -> int:
 
 def frame_buckets(frame: "DataFrame") -> int:
     """Buckets of a DataFrame by the size that Spark's optimiser reckons with, a power of two: more
-    than its data needs are joined, fewer would be too large for a task."""
+    than its data needs are joined, fewer would be too large for a task. Spark Connect does not say
+    a size."""
+    if is_connect(frame.sparkSession):
+        return FRAME_BUCKETS
     plan = frame._jdf.queryExecution().optimizedPlan()
     size = int(str(plan.stats().sizeInBytes()))
     if size >= _SIZE_UNKNOWN:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import BadRequest
 from omnigraph.exec.schemas import Schemas
-from omnigraph.pipeline.classic_session import require_classic
+from omnigraph.pipeline.connect_session import is_connect
 from omnigraph.pipeline.load import Order, load
 from omnigraph.pipeline.source_write import QUERY_PROPERTY, mark_of
 from omnigraph.storage.names import MAIN
@@ -39,18 +39,18 @@ def foreach_batch(
     """A function for `foreachBatch` that loads each micro-batch once.
 
     A batch is known by the query's own id, which its checkpoint keeps, or by the name `query` where
-    the caller keeps one. `order_by` are the columns that say which row of a key that comes twice in
-    a batch is the last; without them such a batch is refused.
+    the caller keeps one, as with Spark Connect, where a batch does not say its query. `order_by`
+    are the columns that say which row of a key that comes twice in a batch is the last; without
+    them such a batch is refused.
     """
     if mode == "overwrite":
         raise BadRequest("a stream cannot overwrite: each batch would remove the one before")
     note = noted(actor, message, metadata)
 
     def write(frame: "DataFrame", epoch: int) -> None:
-        require_classic(frame.sparkSession, "loaded a micro-batch")
-        known = query or frame.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
+        known = query or _query_of(frame)
         if not known:
-            raise BadRequest("this batch belongs to no streaming query", "give it a name: query=")
+            raise BadRequest("this batch names no streaming query", "give it a name: query=")
         options: Any = None if storage_options is None else dict(storage_options)
         store = open_store(uri, storage_options=options)
         order = Order(
@@ -68,3 +68,10 @@ def foreach_batch(
         load(store, Schemas(store).current(order.branch).catalog, order)
 
     return write
+
+
+def _query_of(frame: "DataFrame") -> str | None:
+    """The id of the query that a micro-batch belongs to; Spark Connect does not say."""
+    if is_connect(frame.sparkSession):
+        return None
+    return frame.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)

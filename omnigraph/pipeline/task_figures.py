@@ -10,6 +10,7 @@ from pyspark import Accumulator
 from pyspark.accumulators import AccumulatorParam
 
 from omnigraph.exec.profile import Figures
+from omnigraph.pipeline.connect_session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +43,6 @@ class TaskFigures:
 
 def task_figures(spark: "SparkSession") -> TaskFigures | None:
     """Figures that tasks of a session can add to; None with a session that has no accumulators."""
-    try:
-        context = spark.sparkContext
-    except Exception:  # noqa: BLE001  whatever a remote session raises
+    if is_connect(spark):
         return None
-    return TaskFigures(context.accumulator([], _Runs()))
+    return TaskFigures(spark.sparkContext.accumulator([], _Runs()))

@@ -121,15 +121,17 @@ def master(tmp_path: Path) -> Iterator[str]:
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
     started = [launched("master.Master", "127.0.0.1", "--port", str(port))]
-    wait_until_it_listens(port)
-    for number in (1, 2):
-        room = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{number}"))
-        words = (*room, address)
-        started.append(launched("worker.Worker", f"127.0.0.{number}", *words))
-    yield address
-    for process in started:
-        process.kill()
-        process.wait()
+    try:
+        wait_until_it_listens(port)
+        for number in (1, 2):
+            room = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{number}"))
+            words = (*room, address)
+            started.append(launched("worker.Worker", f"127.0.0.{number}", *words))
+        yield address
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.slow

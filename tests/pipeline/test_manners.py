@@ -1,4 +1,5 @@
-"""Manners on a cluster: names of jobs, cancelling, sessions of Connect, archives, private parts."""
+"""Manners on a cluster: names of jobs, cancelling, sessions without a context, archives, private
+parts."""
 
 import threading
 import time
@@ -14,37 +15,43 @@ from pyspark.sql import SparkSession
 
 import omnigraph as og
 from omnigraph import spark as ogs
+from omnigraph.exec.load import finish
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import Spill
+from omnigraph.pipeline import executors, spark_load
 from omnigraph.pipeline.executors import run_tasks, spark_errors
 from omnigraph.pipeline.folder_exchange import FolderExchange
 from omnigraph.pipeline.shuffle_exchange import ShuffleExchange
 from omnigraph.pipeline.spark_load import _title
-from tests.exec.bulk import lines, new_graph, person
+from tests.exec.bulk import by_name, lines, new_graph, person
 
 TRIED = "4.3.0"
 """The PySpark whose private parts the shuffle exchange was tried with."""
 
 
-class RemoteSession:
-    """What tells a session of Connect from another: where its class comes from."""
-
-    def createDataFrame(self, *args: Any) -> None:
-        """Every session has it."""
+def tenfold(number: int) -> int:
+    """A task."""
+    return number * 10
 
 
-RemoteSession.__module__ = "pyspark.sql.connect.session"
-
-
-def test_SC1_a_session_of_connect_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    graph, remote = new_graph(tmp_path), RemoteSession()
-    source = lines(person("Ada"))
-    with pytest.raises(og.BadRequest, match="a session of Spark Connect cannot; use"):
-        graph.load(source, "append", engine="spark", spark=remote)
-    with pytest.raises(og.BadRequest, match="Spark Connect"):
-        graph.export(tmp_path / "out/", engine="spark", spark=remote)
-    with pytest.raises(og.BadRequest, match="Spark Connect"):
-        graph.spark.sql("select 1", spark=remote)  # type: ignore[arg-type]
+def test_SC1_without_a_context_tasks_run_by_way_of_a_frame(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = new_graph(tmp_path)
+    graph.load(lines(person("Ada", age=1), person("Bob")), "append", engine="local")
+    for module in (executors, spark_load):
+        monkeypatch.setattr(module, "is_connect", lambda spark: True)
+    assert run_tasks(spark, tenfold, [3, 1, 2], doing="tried it") == [30, 10, 20]
+    assert run_tasks(spark, tenfold, [], doing="tried it") == []
+    monkeypatch.setattr(finish, "KEYS_MAX", 0)
+    graph.load(lines(person("Ada", age=2), person("Cy")), "merge", engine="spark", spark=spark)
+    assert {name: row["age"] for name, row in by_name(graph, "node:Person").items()} == {
+        "Ada": 2,
+        "Bob": None,
+        "Cy": None,
+    }
+    assert not list((Path(graph.uri) / "__scratch").iterdir())
+    assert not spark.getTags()
 
 
 def described(number: int, out: Spill) -> str | None:

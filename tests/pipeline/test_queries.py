@@ -167,6 +167,11 @@ def test_a_limit_that_a_task_meets_is_told_as_ever(
     monkeypatch.setattr(graph._reading, "limits", Limits(memory_bytes_max=1000))
     crossed = "query q() { match { $p: Person $q: Person } return { $p.name, $q.name } }"
     assert len(graph.query(crossed, engine="spark", spark=spark)) == PEOPLE**2
+    named = (
+        'query q() { match { $p: Person { name: "p1" } $q: Person $r: Person } '
+        "return { $q.name, $r.name } }"
+    )
+    assert len(graph.query(named, engine="spark", spark=spark)) == PEOPLE**2
     staged = (
         "query q() { match { $p: Person $q: Person } with { $p, $q } limit 3 "
         "match { $p knows $r } return { $r.name } }"

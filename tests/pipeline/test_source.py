@@ -259,6 +259,30 @@ def test_DS2_merge_and_overwrite(spark: SparkSession, graph: Graph) -> None:
     assert set(by_name(graph, "node:Person")) == {"Ada", "Bob"}
 
 
+def test_SC3_what_a_frame_reads_it_writes(
+    spark: SparkSession, graph: Graph, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = new_graph(tmp_path / "other")
+    for kind, name in (("type", "Person"), ("edge", "Knows")):
+        frame = spark.read.format("omnigraph").option(kind, name).load(graph.uri)
+        write(frame, other, "append", **{kind: name})
+    there, here = contents(other), contents(graph)
+    assert (there["node:Person"], there["edge:Knows"]) == (here["node:Person"], here["edge:Knows"])
+    assert any(row["big"] == 2**64 - 1 for row in there["node:Person"]), "decimal(20,0) on the way"
+
+
+def test_SC3_moments_finer_than_a_millisecond_are_refused(
+    spark: SparkSession, graph: Graph
+) -> None:
+    fine = spark.sql("select 'Eve' as name, timestamp'2020-01-01 00:00:00.000001' as seen")
+    with pytest.raises(og.ConstraintViolated, match="millisecond") as refused:
+        graph.load(fine, "append", type="Person")
+    assert "line" not in str(refused.value)
+    with pytest.raises(PySparkException, match="millisecond"):
+        write(fine, graph, "append", type="Person")
+
+
 @pytest.mark.parametrize(
     ("statement", "options", "told"),
     [
@@ -270,8 +294,9 @@ def test_DS2_a_write_that_is_refused_leaves_nothing(
     spark: SparkSession, graph: Graph, statement: str, options: dict[str, str], told: str
 ) -> None:
     before, commits = contents(graph), len(graph.commits.list())
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(PySparkException, match=told) as refused:
         write(spark.sql(statement), graph, "append", **options)
+    assert 'File "' not in str(refused.value), "one sentence, without a traceback"
     assert contents(graph) == before
     assert len(graph.commits.list()) == commits
     scratch = Path(graph.uri) / "__scratch"

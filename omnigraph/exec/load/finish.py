@@ -237,7 +237,10 @@ def raise_faults(
     """Raise the faults of a load, if there are any, with the rejects written where asked for."""
     if not faults:
         return
-    located = at_csv_lines(faults.located(files, first_lines), request.options)
+    if request.is_frame:
+        located = faults.named_by_id()
+    else:
+        located = at_csv_lines(faults.located(files, first_lines), request.options)
     if request.rejects is not None:
         write_rejects(request.rejects, located.rejects)
     raise located.error()

@@ -76,6 +76,11 @@ class LoadRequest:
     options: Options = ()  # how to reach the files of the input
     fill: FillRows | None = None  # makes vectors of texts, in a load of one process
 
+    @property
+    def is_frame(self) -> bool:
+        """Whether the input is a DataFrame, whose rows have ids and no lines."""
+        return bool(self.order_by) or not self.is_ordered
+
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:

@@ -112,7 +112,10 @@ class Run:
         shares = self.prepared.shares
         assert shares is not None
         added, is_first = AddedUp(shares, self.context, self.prepared.columns_shown), True
-        for rows, weights in self._weighed(self.plan.pattern[1:], self._shared(share)):
+        ops, start = self.plan.pattern, ONE_ROW
+        if share.of > 1:
+            ops, start = ops[1:], self._shared(share)
+        for rows, weights in self._weighed(ops, start):
             added.add(self._scored(rows, Profile()), weights)
             if added.is_full:
                 yield added.taken()

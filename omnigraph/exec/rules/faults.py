@@ -5,7 +5,7 @@ Lines count from 1 in a file; `part` says which part of the input a line belongs
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnigraph.errors import ConstraintViolated, KeyTaken, LimitExceeded, OmnigraphError, Violation
@@ -97,6 +97,19 @@ class Faults:
             file = violation.file or (files[part] if part < len(files) else None)
             return replace(violation, file=file, line=violation.line + before)
 
+        return self._each(locate)
+
+    def named_by_id(self) -> "Faults":
+        """The same faults of rows that have no lines: each is named by its id, where it has one."""
+
+        def name(part: int, violation: Violation) -> Violation:
+            is_named = violation.id is None or violation.id in violation.text
+            text = violation.text if is_named else f"{violation.text}, of id '{violation.id}'"
+            return replace(violation, text=text, file=None, line=None)
+
+        return self._each(name)
+
+    def _each(self, locate: Callable[[int, Violation], Violation]) -> "Faults":
         return Faults(
             self.keep_rejects,
             self.counts,
