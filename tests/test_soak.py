@@ -20,6 +20,10 @@ from tests.soak_plot import plot
 
 # Rows of commits stay in the manifest, whatever is cleaned up: a few hundred bytes each.
 BYTES_A_COMMIT = 1024
+# A killed writer leaves files that no version names; they go once they are older than any write.
+FILES_A_KILL, BYTES_A_KILL = 4, 16_384
+# A schema stays for the commits that had it: two files for each of few changes of schema.
+COMMITS_A_SCHEMA_FILE = 20
 
 
 def bounded(rounds: list[dict[str, int]], commits: list[int]) -> None:
@@ -44,6 +48,15 @@ def at_rest(uri: str) -> None:
     left = soak.sizes(uri)
     assert left.get("files __recovery", 0) == 0
     assert left.get("files __staged", 0) == 0
+
+
+def few(left: dict[str, int], kills: int, commits: int) -> None:
+    """What is left at rest follows commits and kills, at so much each, and nothing else."""
+    assert left["bytes"] <= 1_000_000 + BYTES_A_COMMIT * commits + BYTES_A_KILL * kills
+    assert left["files _schemas"] <= 20 + commits // COMMITS_A_SCHEMA_FILE
+    assert left["files __locks"] <= 40 + kills // 4
+    assert left["files"] - left["files _schemas"] <= 200 + FILES_A_KILL * kills
+    assert left["files __manifest"] <= 100
 
 
 def test_a_short_soak_grows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +109,7 @@ def test_a_soak_of_an_hour_grows_nothing(tmp_path: Path, monkeypatch: pytest.Mon
                 commits.append(len(graph.commits.list()))
                 rounds[-1]["branches"] = len(graph.branches.list())
                 line = {**rounds[-1], "commits": commits[-1], **soak.latency(soaking.times)}
+                line["seconds"] = round(time.monotonic() - deadline + campaign.seconds(3600))
                 lines.append(json.dumps(line))
         finally:
             for process in crowd:
@@ -105,5 +119,8 @@ def test_a_soak_of_an_hour_grows_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "soak.svg").write_text(plot([json.loads(line) for line in lines]))
     print(f"{kills} kills, {commits[-1]} commits, {len(rounds)} rounds")  # noqa: T201
     print(lines[len(lines) // 3], lines[-1], sep="\n")  # noqa: T201
-    bounded(rounds[3:], commits[3:])
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)  # nobody is left who looks at versions
     at_rest(uri)
+    left = soak.sizes(uri)
+    print(json.dumps(left))  # noqa: T201
+    few(left, kills, commits[-1])
