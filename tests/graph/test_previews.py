@@ -109,7 +109,7 @@ def test_a_diff_shows_its_first_changes(graph: Graph) -> None:
 def test_a_load_and_a_plan_say_what_they_did(graph: Graph) -> None:
     rows = [{"k": "a", "n": 1}, {"k": "a", "n": 2}]
     graph.branches.create("twice")
-    done = graph.load(rows, "merge", type="Thing", branch="twice")
+    done = graph.load(rows, "merge", type="Thing", branch="twice", engine="local")
     graph.branches.delete("twice")
     assert (done.superseded, done.inserted) == (1, 1)
     assert repr(done) == (
