@@ -39,6 +39,7 @@ class Faults:
     first: dict[tuple[str, str, str], tuple[int, Violation]] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
     kinds: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # as `first` has them
+    unread: set[str] = field(default_factory=set)  # types of records that became no row
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -46,6 +47,11 @@ class Faults:
     @property
     def total(self) -> int:
         return sum(self.counts.values())
+
+    def add_unread(self, part: int, violation: Violation, record: str | None = None) -> None:
+        """One more fault, of a record that becomes no row."""
+        self.unread.add(violation.type_name)
+        self.add(part, violation, record)
 
     def add(self, part: int, violation: Violation, record: str | None = None) -> None:
         """One more fault."""
@@ -73,6 +79,7 @@ class Faults:
         for part, violation in other.first.values():
             self._offer(part, violation)
         self.rejects.extend(other.rejects)
+        self.unread |= other.unread
 
     def _offer(self, part: int, violation: Violation) -> None:
         kept = self.first.get(violation.kind())
