@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest, ConstraintViolated, NotServed, Violation
 from omnigraph.exec.load.column_names import ColumnNames
-from omnigraph.exec.load.csv_lines import csv_lines
 from omnigraph.exec.load.decode import LineBlock
+from omnigraph.exec.load.input_lines import csv_lines
 from omnigraph.exec.load.inputs import open_input
 from omnigraph.exec.load.pieces import Piece
 from omnigraph.exec.load.text_cells import TEXT_CELLS

@@ -34,7 +34,7 @@ LINE_TOKENS_MAX = LIMITS["line_tokens"][1]
 _STRUCTURE = re.compile(rb'[{}\[\]:,]|"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _SNIFFED_LINES = 64
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors put it before a file's first line
-_RECORD_SHOWN_BYTES = 1 << 20
+RECORD_SHOWN_CHARS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Decoder:
             number = block.line + index
             for violation in self._read(records, line, number):
                 where = replace(violation, file=block.file, line=number)
-                record = line[:_RECORD_SHOWN_BYTES].decode(errors="replace")
+                record = line[:RECORD_SHOWN_CHARS].decode(errors="replace")
                 done.faults.add_unread(block.part, where, record)
         done.faults.merge(_rule_faults(records, block.part, block.file, self._keep_rejects))
         done.rows.extend(records.rows())

@@ -26,8 +26,8 @@ from omnigraph.exec.load.checks import (
     without_losers,
 )
 from omnigraph.exec.load.committed import Committed, Planned
-from omnigraph.exec.load.csv_lines import at_csv_lines
 from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, spill_of
+from omnigraph.exec.load.input_lines import at_input_lines
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.parallel_edges import beside_equal
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
@@ -242,7 +242,9 @@ def raise_faults(
     if request.is_frame:
         located = faults.named_by_id()
     else:
-        located = at_csv_lines(faults.located(files, first_lines), request.options)
+        located = at_input_lines(faults.located(files, first_lines), request.options)
+    if request.counts_rows:
+        located = located.in_rows()
     if request.rejects is not None:
         write_rejects(request.rejects, located.rejects)
     raise located.error()

@@ -116,6 +116,10 @@ class Faults:
 
         return self._each(name)
 
+    def in_rows(self) -> "Faults":
+        """The same faults of a table, which has rows and no lines."""
+        return self._each(lambda part, violation: replace(violation, unit="row"))
+
     def _each(self, locate: Callable[[int, Violation], Violation]) -> "Faults":
         return Faults(
             self.keep_rejects,
