@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from omnigraph.catalog.near_paths import near_path
 from omnigraph.errors import BadRequest, NotFound
 
 
@@ -17,7 +18,7 @@ def _file_text(kind: str, path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound(kind, os.fspath(path)) from None
+        raise NotFound(kind, os.fspath(path), near_path(path)) from None
     except (OSError, ValueError) as cause:  # also a text that is no UTF-8, a path with a NUL
         raise BadRequest(f"cannot read the {kind} '{os.fspath(path)}': {cause}") from cause
 
