@@ -2,9 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from omnigraph.catalog.near_paths import near_path
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, NotFound
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.near_paths import near_path
+else:
+    near_path = deferred("omnigraph.catalog.near_paths", "near_path")
 
 
 def schema_text(schema: str | os.PathLike[str]) -> str:

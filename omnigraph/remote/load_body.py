@@ -145,8 +145,8 @@ def _lines_of_columns(piece: Piece, table: pa.Table, catalog: Catalog) -> Iterat
     for prop in owner.properties:
         if prop.type.is_blob:
             cells = blob_bytes(rows.table[prop.name])
-            at = rows.table.schema.get_field_index(prop.name)
-            rows = replace(rows, table=rows.table.set_column(at, prop.name, cells))
+            index = rows.table.column_names.index(prop.name)
+            rows = replace(rows, table=rows.table.set_column(index, prop.name, cells))
     for batch in rows.table.to_batches():
         yield from lines_of(batch, owner, given)
 
