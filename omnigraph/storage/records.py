@@ -371,9 +371,10 @@ def _facts(row: Row) -> dict[str, Any]:
 
 
 def _unreadable(row: Row) -> StorageFailed:
+    name = row.get("object_id") or row.get("table_key")  # who reads pins reads no ids
     return StorageFailed(
         "read __manifest",
-        f"its row {row['object_id']!r} is damaged; run `omnigraph check`, or restore a backup",
+        f"its row {name!r} is damaged; run `omnigraph check`, or restore a backup",
     )
 
 
