@@ -100,7 +100,7 @@ class Leftovers:
         return [Listed(f"{LOCKS}/{name}", 0, 0.0) for name in gone]
 
     def _unfinished(self, confirm: bool) -> list[Listed]:
-        """Files that never got their names, and folders of indexes that never got a file."""
+        """Files that never got their names."""
         root = self._where.path
         if root is None:
             return []
@@ -114,7 +114,7 @@ def _told(kind: str, remove: Callable[[], list[Listed]]) -> TableCleanup:
     """What went of one kind, or why it did not."""
     try:
         gone = remove()
-    except OmnigraphError as cause:
+    except (OmnigraphError, OSError) as cause:
         return TableCleanup(kind, error=str(cause))
     return TableCleanup(kind, bytes=sum(file.size for file in gone), files=len(gone))
 
