@@ -61,8 +61,9 @@ PUBLISH = Budget(5)
 AUDIT = Budget(20)
 """The append of one audit row beside those of other recoveries."""
 
-SCHEMA = Budget(8, (SchemaChanged, TypeCheckError, NotFound))
-"""Plans made under a schema that another process changed meanwhile."""
+SCHEMA = Budget(8, (SchemaChanged, TypeCheckError, NotFound, Reclaimed))
+"""Plans made under a schema that another process changed meanwhile, with the past of a table gone
+where the change was allowed to lose data."""
 
 
 def change_budget(retries: int) -> Budget:

@@ -24,7 +24,7 @@ from omnigraph.storage.protocol import promote
 from omnigraph.storage.protocol.sidecars import Sidecars
 from omnigraph.storage.records import SchemaId
 from omnigraph.storage.upkeep.cleanup import SAFE_AGE_S, TableCleanup
-from omnigraph.storage.upkeep.unfinished import remove_unfinished, unfinished
+from omnigraph.storage.upkeep.unfinished import is_small, remove_unfinished, unfinished
 
 UNFINISHED = "unfinished"
 
@@ -100,11 +100,12 @@ class Leftovers:
         return [Listed(f"{LOCKS}/{name}", 0, 0.0) for name in gone]
 
     def _unfinished(self, confirm: bool) -> list[Listed]:
-        """Files that never got their names."""
+        """Files that never got their names. A small object gets its own within a moment, and a
+        writer that was stopped for longer fails before anything names it."""
         root = self._where.path
         if root is None:
             return []
-        gone = [each for each in unfinished(root) if _is_old(each, SAFE_AGE_S)]
+        gone = [each for each in unfinished(root) if _is_old(each, _longest_s(each))]
         for each in gone if confirm else ():
             remove_unfinished(root, each)
         return gone
@@ -121,6 +122,10 @@ def _told(kind: str, remove: Callable[[], list[Listed]]) -> TableCleanup:
 
 def _is_old(file: Listed, age_s: float) -> bool:
     return time.time() - file.modified >= age_s
+
+
+def _longest_s(file: Listed) -> float:
+    return manifest.RECLAIM_AGE_S if is_small(file) else SAFE_AGE_S
 
 
 def _stem(file: Listed) -> str:

@@ -30,6 +30,11 @@ def unfinished(root: Path) -> list[Listed]:
     return left
 
 
+def is_small(left: Listed) -> bool:
+    """Whether a temporary file is that of a small object, which is written at once."""
+    return not os.path.basename(left.path).startswith(".tmp")
+
+
 def remove_unfinished(root: Path, left: Listed) -> None:
     """Remove one of these."""
     try:

@@ -19,11 +19,12 @@ from omnigraph.exec.upkeep import schemas_in_use
 from omnigraph.exec.upkeep.cleanup import CleanupReport
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import FOLDER as LOCKS
 from omnigraph.storage.locks.locks import Guard, hold
 from omnigraph.storage.manifest import manifest, publish
 from omnigraph.storage.names import lock_name
-from omnigraph.storage.records import SchemaId
+from omnigraph.storage.records import SchemaId, TablePin
 from omnigraph.storage.upkeep.cleanup import SAFE_AGE_S
 from omnigraph.storage.upkeep.leftovers import UNFINISHED
 from omnigraph.types import TableKey
@@ -210,6 +211,23 @@ def test_files_of_a_schema_that_are_missing_without_a_cleanup_are_damage(graph: 
         again._schemas.of(side)
 
 
+def test_optimize_begins_again_when_a_schema_change_removed_what_it_was_reading(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Tables.reader
+
+    def overtaken(tables: Tables, pin: TablePin, *arguments: Any) -> Any:
+        monkeypatch.setattr(Tables, "reader", reader)
+        with og.open(graph.uri) as other:
+            lossy = "node Person { name: String @key }"
+            other.schema.apply(lossy, allow_data_loss=True)
+        return reader(tables, pin, *arguments)
+
+    monkeypatch.setattr(Tables, "reader", overtaken)
+    assert graph.optimize().commit_id is not None
+    assert "age" not in graph.schema.text
+
+
 # Locks
 
 
@@ -243,26 +261,32 @@ def test_locks_of_branches_that_are_gone_go_unless_they_are_held(graph: Graph) -
 # Unfinished files
 
 
-def test_unfinished_files_and_empty_folders_of_indexes_go_when_they_are_old(graph: Graph) -> None:
+def test_unfinished_files_and_empty_folders_of_indexes_go_when_they_are_old(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = Path(graph.uri)
     table = root / graph.snapshot().tables[PERSON].location
+    small = root / "__recovery" / "01ARZ3NDEKTSV4RRFFQ69G5FAV.json#1200000001"
     unfinished = [
-        root / "__recovery" / "01ARZ3NDEKTSV4RRFFQ69G5FAV.json#1200000001",
         table / "_deletions" / ".tmpAbC123",
         table / "_transactions" / ".tmpAbC123",
     ]
-    for path in unfinished:
+    for path in (small, *unfinished):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"x")
     empty = table / "_indices" / "0a7f0d16-52a3-40c5-ada4-4efc82b72f18"
     (empty / "staging").mkdir(parents=True)
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 120.0)
     assert files_removed(clean(graph), UNFINISHED) == 0, "a writer may be at it"
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", 0.0)
+    assert files_removed(clean(graph), UNFINISHED) == 1
+    assert not small.exists()
     assert all(path.exists() for path in (*unfinished, empty))
     for path in (*unfinished, empty, empty / "staging"):
         os.utime(path, (time.time() - SAFE_AGE_S - 60,) * 2)
     preview = graph.cleanup(keep=1, grace=0)
     assert all(path.exists() for path in (*unfinished, empty))
-    assert files_removed(clean(graph), UNFINISHED) == files_removed(preview, UNFINISHED) == 3
+    assert files_removed(clean(graph), UNFINISHED) == files_removed(preview, UNFINISHED) == 2
     assert not any(path.exists() for path in (*unfinished, empty))
     assert graph.query(NAMES).rows
 
