@@ -160,10 +160,10 @@ class Committer:
         commit, and whether it took several versions of a table."""
         names, intent = lock_names(prepared), prepared.intent
         turn.takes(names)
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with self._dropping_refused(prepared, StorageFailed):
                 locks = hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s)
-                guard = held.enter_context(locks)
+                guard = stack.enter_context(locks)
             failpoints.hit("commit.locked")
             seen_at = now_s()
             with unpublished():

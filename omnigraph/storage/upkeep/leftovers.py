@@ -47,13 +47,13 @@ class Leftovers:
     def remove(self, archive: str, in_use: InUse, *, confirm: bool) -> tuple[TableCleanup, ...]:
         """Remove leftovers of every kind, or say what would go. `archive` is the folder of files
         that are named after schemas. A kind that fails is told and stops no other."""
-        staged = _told(promote.FOLDER, lambda: self._staged(confirm))
-        others = [_told(UNFINISHED, lambda: self._unfinished(confirm))]
+        staged = _cleaned(promote.FOLDER, lambda: self._staged(confirm))
+        others = [_cleaned(UNFINISHED, lambda: self._unfinished(confirm))]
         try:
             with hold(self._locks, [BRANCHES_LOCK] if confirm else []):
                 others += (
-                    _told(archive, lambda: self._schemas(archive, in_use, confirm)),
-                    _told(LOCKS, lambda: self._idle_locks(confirm)),
+                    _cleaned(archive, lambda: self._schemas(archive, in_use, confirm)),
+                    _cleaned(LOCKS, lambda: self._idle_locks(confirm)),
                 )
         except StorageFailed as cause:  # a schema change takes long
             others.append(TableCleanup(archive, error=str(cause)))
@@ -111,7 +111,7 @@ class Leftovers:
         return gone
 
 
-def _told(kind: str, remove: Callable[[], list[Listed]]) -> TableCleanup:
+def _cleaned(kind: str, remove: Callable[[], list[Listed]]) -> TableCleanup:
     """What went of one kind, or why it did not."""
     try:
         gone = remove()
