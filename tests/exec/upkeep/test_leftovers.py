@@ -233,6 +233,19 @@ def test_optimize_begins_again_when_a_schema_change_removed_what_it_was_reading(
     assert "age" not in graph.schema.text
 
 
+def test_a_cleanup_without_a_schema_to_remove_looks_at_no_commit(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widen(graph, 2)
+    clean(graph)
+
+    def asked(*_: object) -> None:
+        raise AssertionError("every commit was looked at")
+
+    monkeypatch.setattr(schemas_in_use, "_named", asked)
+    clean(graph)
+
+
 # Locks
 
 
