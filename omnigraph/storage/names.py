@@ -92,14 +92,14 @@ def branch_mark(branch: str) -> str:
 
 
 def is_lock_of_gone(name: str, live: Collection[str]) -> bool:
-    """Whether a lock belongs to a branch that is none of the live ones. A name that was shortened
-    shows how that of its branch begins, and so does the lock of any live branch of that beginning
-    stay."""
+    """Whether a lock belongs to a branch that is none of the live ones, which are given encoded. A
+    name that was shortened shows only how that of its branch begins: it stays while a live one
+    begins so."""
     subject, _, branch = name.partition(BRANCH_MARK)
-    if not branch or not _OF_BRANCHES.fullmatch(subject) or branch in map(encode, live):
+    if not branch or branch in live or not _OF_BRANCHES.fullmatch(subject):
         return False
     shortened = _SHORTENED.fullmatch(branch)
-    return shortened is None or not any(encode(b).startswith(shortened[1]) for b in live)
+    return shortened is None or not any(each.startswith(shortened[1]) for each in live)
 
 
 def checked_branch(name: str) -> str:

@@ -18,7 +18,7 @@ from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK
 from omnigraph.storage.manifest.state import LOCATION as MANIFEST
-from omnigraph.storage.names import MAIN, decode, is_lock_of_gone
+from omnigraph.storage.names import MAIN, encode, is_lock_of_gone
 from omnigraph.storage.objects import Listed, Objects, Root
 from omnigraph.storage.protocol import promote
 from omnigraph.storage.protocol.sidecars import Sidecars
@@ -91,7 +91,7 @@ class Leftovers:
 
     def _idle_locks(self, confirm: bool) -> list[Listed]:
         """Locks of deleted branches: those of writers that died there, and of who came too late."""
-        live = {MAIN, *map(decode, self._datasets.refs(MANIFEST))}
+        live = {encode(MAIN), *self._datasets.refs(MANIFEST)}
         gone = self._locks.retire(
             lambda name: is_lock_of_gone(name, live),
             idle_s=manifest.RECLAIM_AGE_S,
