@@ -10,7 +10,8 @@ from omnigraph.types import parse_table_key
 
 if TYPE_CHECKING:
     from omnigraph.errors import SourceError
-    from omnigraph.storage.records import Commit, Recovery, Snapshot, TopologyState
+    from omnigraph.storage.records import Commit, Snapshot, TopologyState
+    from omnigraph.storage.recovery_records import Recovery
 
 
 def commit_document(commit: Commit) -> dict[str, object]:

@@ -25,7 +25,8 @@ from omnigraph.policy.actions import Action
 from omnigraph.preview import ROWS_SHOWN, html_preview, text_preview
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN, require_text
-from omnigraph.storage.records import Commit, Recovery
+from omnigraph.storage.records import Commit
+from omnigraph.storage.recovery_records import Recovery
 from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:

@@ -40,7 +40,8 @@ from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.served_changes import ServedChanges, baseline_of
 from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN, require_text
-from omnigraph.storage.records import Commit, Recovery
+from omnigraph.storage.records import Commit
+from omnigraph.storage.recovery_records import Recovery
 
 _PAGE_COMMITS = 1_000
 

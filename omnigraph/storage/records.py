@@ -1,8 +1,8 @@
-"""Codecs of the stored records: manifest rows, commits, the recovery audit.
+"""Codecs of the stored records: manifest rows and commits.
 
-Invariant: no other module knows the shape of these rows (sidecars have their codec in
-`protocol/sidecars.py`). Decoding returns the current type or fails loudly; a record that cannot be
-understood is never guessed at.
+Invariant: no other module knows the shape of these rows (the recovery audit has its codec in
+`recovery_records.py`, sidecars have theirs in `protocol/sidecars.py`). Decoding returns the current
+type or fails loudly; a record that cannot be understood is never guessed at.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,12 +32,12 @@ RECOVERY_ACTOR = "omnigraph:recovery"
 
 # Manifest rows
 
-_PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
+PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 
 MANIFEST_SCHEMA = stamped(
     pa.schema(
         [
-            pa.field("object_id", pa.string(), nullable=False, metadata=_PRIMARY_KEY),
+            pa.field("object_id", pa.string(), nullable=False, metadata=PRIMARY_KEY),
             pa.field("object_type", pa.string(), nullable=False),
             pa.field("location", pa.string()),
             pa.field("metadata", pa.string()),
@@ -410,67 +410,6 @@ def decode_mark(row: Row) -> str | None:
     """The mark of a `graph_commit` row."""
     mark: str | None = _facts(row).get("mark")
     return mark
-
-
-# The recovery audit
-
-ROLLED_FORWARD, ROLLED_BACK = "RolledForward", "RolledBack"
-ORPHANED_BRANCH_DISCARDED = "OrphanedBranchDiscarded"
-
-RECOVERY_SCHEMA = pa.schema(
-    [
-        pa.field("operation_id", pa.string(), nullable=False, metadata=_PRIMARY_KEY),
-        pa.field("graph_commit_id", pa.string()),
-        pa.field("recovery_kind", pa.string(), nullable=False),
-        pa.field("recovery_for_actor", pa.string()),
-        pa.field("sidecar_writer_kind", pa.string(), nullable=False),
-        pa.field("graph_branch", pa.string()),
-        pa.field("per_table_outcomes", pa.string(), nullable=False),
-        pa.field("created_at", pa.int64(), nullable=False),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TableOutcome:
-    """What recovery did to one table: the version it found and the one it left, logically."""
-
-    table_key: TableKey
-    from_version: int
-    to_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """One settled sidecar."""
-
-    operation_id: OperationId
-    graph_commit_id: CommitId | None
-    recovery_kind: str
-    recovery_for_actor: str | None
-    sidecar_writer_kind: str
-    graph_branch: str | None
-    per_table_outcomes: tuple[TableOutcome, ...]
-    created_at: int
-
-
-def recovery_batch(recovery: Recovery) -> pa.Table:
-    """One audit row."""
-    row = {name: getattr(recovery, name) for name in RECOVERY_SCHEMA.names}
-    row["per_table_outcomes"] = orjson.dumps(recovery.per_table_outcomes).decode()
-    return pa.Table.from_pylist([row], schema=RECOVERY_SCHEMA)
-
-
-def decode_recoveries(table: pa.Table) -> tuple[Recovery, ...]:
-    """Audit rows as values."""
-    return tuple(
-        Recovery(**{**row, "per_table_outcomes": _outcomes(row["per_table_outcomes"])})
-        for row in table.to_pylist()
-    )
-
-
-def _outcomes(text: str) -> tuple[TableOutcome, ...]:
-    return tuple(TableOutcome(**outcome) for outcome in orjson.loads(text))
 
 
 # Snapshots

@@ -199,10 +199,10 @@ def _totals(
         incoming = _degrees_between(lists, begin, end)
         totals[0] += int(incoming.sum())
         onwards = [_degrees_between(second, begin, end), *(each[begin:end] for each in further)]
-        for place, onward in enumerate(onwards, start=1):
+        for number, onward in enumerate(onwards, start=1):
             if not _is_safe(onward, incoming):
                 return None
-            totals[place] += int(np.dot(incoming[: len(onward)], onward))
+            totals[number] += int(np.dot(incoming[: len(onward)], onward))
         context.watch.tick()
     if max(totals) >= _SAFE:
         return None

@@ -104,20 +104,11 @@ class Optimizer:
     def optimize(self) -> OptimizeReport:
         """Compact and index every table of the branch, and fold its manifest."""
         with self.store.upkeep():
-            return self._begun_again(self._optimized)
+            return _begun_again(self.store, self.catalog, self.branch, self._optimized)
 
     def index_loaded(self) -> OptimizeReport:
         """Build and extend the indexes of the tables of a load, as a commit of the index writer."""
-        return self._begun_again(self._indexed)
-
-    def _begun_again(self, work: Callable[[], OptimizeReport]) -> OptimizeReport:
-        """Run from the start when what it read was cleaned up meanwhile. Under another schema the
-        caller does so, with other indexes."""
-
-        def counts(loss: Exception) -> bool:
-            return self.store.snapshot(self.branch).schema == self.catalog.schema_id
-
-        return retried(HEAD_READ, lambda losses: work(), counts=counts)
+        return _begun_again(self.store, self.catalog, self.branch, self._indexed)
 
     def _indexed(self) -> OptimizeReport:
         self._look()
@@ -264,7 +255,7 @@ class Optimizer:
         moved = [
             key
             for key, table in self._tables.items()
-            if table.done and not self._holds(table.done, snapshot.tables.get(key))
+            if table.done and not _holds(self.store, table.done, snapshot.tables.get(key))
         ]
         for key in moved:
             self._drop(key)
@@ -272,9 +263,6 @@ class Optimizer:
         self._give_up(key for key in moved if self._tables[key].rounds >= _ROUNDS)
         left = [key for key in moved if self._tables[key].report.skipped is None]
         self._work([key for key in left if key in snapshot.tables])
-
-    def _holds(self, done: TableDone, now: TablePin | None) -> bool:
-        return now is not None and self.store.compactor.holds(done, now)
 
     def _give_up(self, keys: Iterable[TableKey]) -> None:
         for key in keys:
@@ -340,3 +328,19 @@ class Optimizer:
     def _tell(self, stage: str, done: int, total: int, table: str = "") -> None:
         if self.progress is not None:
             self.progress(UpkeepProgress(stage, done, total, table))
+
+
+def _holds(store: Store, done: TableDone, now: TablePin | None) -> bool:
+    return now is not None and store.compactor.holds(done, now)
+
+
+def _begun_again(
+    store: Store, catalog: Catalog, branch: str, work: Callable[[], OptimizeReport]
+) -> OptimizeReport:
+    """Run from the start when what it read was cleaned up meanwhile. Under another schema the
+    caller does so, with other indexes."""
+
+    def counts(loss: Exception) -> bool:
+        return store.snapshot(branch).schema == catalog.schema_id
+
+    return retried(HEAD_READ, lambda losses: work(), counts=counts)

@@ -213,7 +213,9 @@ class Datasets:
         """Every Lance branch of a dataset, by its encoded name."""
         if self.is_wary:
             refs = whole_refs(self.objects, location)
-            return {name: ref for name, ref in refs.items() if self._is_begun(location, name)}
+            return {
+                name: ref for name, ref in refs.items() if _is_begun(self.objects, location, name)
+            }
         try:
             with self.lance_call("list_branches", location):
                 listed: dict[str, Any] = dict(self.open(location, branching=True).branches.list())
@@ -230,12 +232,12 @@ class Datasets:
             if self.is_wary:
                 return None
             raise
-        is_torn = self.is_wary and ref is not None and not self._is_begun(location, encode(branch))
+        is_torn = (
+            self.is_wary
+            and ref is not None
+            and not _is_begun(self.objects, location, encode(branch))
+        )
         return None if is_torn else ref
-
-    def _is_begun(self, location: str, segment: str) -> bool:
-        """Whether a branch has a version that no power cut tore."""
-        return _newest_whole(self.objects, f"{location}/tree/{segment}") is not None
 
     def create_branch(
         self, location: str, branch: str, *, source: str | None, version: int
@@ -318,6 +320,11 @@ def _newest_whole(objects: Objects, folder: str) -> int | None:
         if stored is not None and is_whole(stored.data):
             return 2**64 - 1 - int(path.rpartition("/")[2].removesuffix(".manifest"))
     return None
+
+
+def _is_begun(objects: Objects, location: str, segment: str) -> bool:
+    """Whether a branch has a version that no power cut tore."""
+    return _newest_whole(objects, f"{location}/tree/{segment}") is not None
 
 
 def dataset_folder(location: str, branch: str | None) -> str:

@@ -12,11 +12,10 @@ from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.written_files import version_files
-from omnigraph.storage.records import (
+from omnigraph.storage.records import OperationId, TablePin
+from omnigraph.storage.recovery_records import (
     RECOVERY_SCHEMA,
-    OperationId,
     Recovery,
-    TablePin,
     decode_recoveries,
     recovery_batch,
 )

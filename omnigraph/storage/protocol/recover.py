@@ -37,15 +37,13 @@ from omnigraph.storage.protocol.intent import recovered_change, undoing_change
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
-from omnigraph.storage.records import (
+from omnigraph.storage.records import CommitId, OperationId, TablePin
+from omnigraph.storage.recovery_records import (
     ORPHANED_BRANCH_DISCARDED,
     ROLLED_BACK,
     ROLLED_FORWARD,
-    CommitId,
-    OperationId,
     Recovery,
     TableOutcome,
-    TablePin,
 )
 from omnigraph.storage.stats import Stats
 
