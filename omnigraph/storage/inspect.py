@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from omnigraph.errors import NotFound, OmnigraphError, RecoveryRequired
+from omnigraph.errors import OmnigraphError, Reclaimed, RecoveryRequired
 from omnigraph.storage.manifest.state import LOCATION, State
 from omnigraph.storage.names import MAIN, decode, owner_of
 from omnigraph.storage.records import Commit, CommitId, TablePin, head_id
@@ -174,7 +174,7 @@ def _table(store: Store, branch: str, pin: TablePin) -> Iterator[Problem]:
             return
     try:
         store.datasets.own(pin)
-    except NotFound:
+    except Reclaimed:
         text = f"version {pin.version}, which {branch} publishes, is missing"
         yield "version-missing", pin.table_key, text, _COPY, where
         return

@@ -64,6 +64,7 @@ DOORS = {
     "protocol.intent": {"AlreadyMarked", "WriterKind", "noted"},
     "protocol.schema_write": {"SchemaWrite"},
     "protocol.write": {"Write"},
+    "recovery_records": {"Recovery"},
     "records": {
         "DATASET",
         "NO_NOTE",
@@ -71,7 +72,6 @@ DOORS = {
         "CommitId",
         "CommitNote",
         "Origin",
-        "Recovery",
         "RowCounts",
         "SchemaId",
         "Snapshot",

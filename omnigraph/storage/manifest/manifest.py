@@ -251,7 +251,11 @@ def _looked_at(
     if known is None:
         return manifest.identity(branch), None
     version = partial(datasets.latest_version, LOCATION, owner_of(branch), known.version)
-    if branch != MAIN and datasets.is_remote:
-        return both(partial(manifest.identity, branch), version)
-    identity = manifest.identity(branch)
-    return identity, version() if known.identity == identity else None
+    try:
+        if branch != MAIN and datasets.is_remote:
+            return both(partial(manifest.identity, branch), version)
+        identity = manifest.identity(branch)
+        return identity, version() if known.identity == identity else None
+    except (NotFound, Reclaimed):
+        with manifest.reading(branch, known.identity):
+            raise
