@@ -153,16 +153,21 @@ class Bare(MoreBare):
         return table
 
     def indexes(self) -> None:
-        for name, column in (
-            *(("people", "name"), ("companies", "name"), ("knows", "from"), ("knows", "to")),
-            *(("works", "from"), ("works", "to")),
+        """Those that ours has. A name is an id there too, and edges have ids: here a second index
+        on the same column stands for that of the ids."""
+        for name, column, *kinds in (
+            *((node, "name", "INVERTED", "BTREE", "BTREE") for node in ("people", "companies")),
+            *((edge, "from", "BTREE", "BTREE") for edge in ("knows", "works")),
+            *((edge, "to", "BTREE") for edge in ("knows", "works")),
         ):
-            self._open(name).create_scalar_index(column, "BTREE")
+            for number, kind in enumerate(kinds):
+                self._open(name).create_scalar_index(column, kind, name=f"{column}-{number}")
 
     def optimize(self) -> None:
-        people = self._open("people")
-        people.optimize.compact_files()
-        people.optimize.optimize_indices()
+        for name in ("people", "companies", "knows", "works"):
+            table = self._open(name)
+            table.optimize.compact_files()
+            table.optimize.optimize_indices()
 
     def scan(self, age: int, city: str) -> Any:
         return self._open("people").count_rows(f"age > {age} AND city = '{city}'")

@@ -506,7 +506,8 @@ _COUNTED = {"endpoint": "missing ends", "cardinality": "sources"}
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule broken by one value. Data that was read from a file says where.
+    """One rule broken by one value. Data that came in bulk says where: `line` is the number of a
+    line, or of a row of a table, as `unit` says.
 
     >>> og.Violation("range", "Person", "age", "Ada", "-1", "Person.age is below 0").property
     'age'
@@ -520,6 +521,7 @@ class Violation:
     text: str
     file: str | None = None
     line: int | None = None
+    unit: str = "line"
 
     def __str__(self) -> str:
         if self.line is None:
@@ -527,7 +529,7 @@ class Violation:
         return f"{self._where()}: {self.text}"
 
     def _where(self) -> str:
-        return f"line {self.line}" if self.file is None else f"{self.file}:{self.line}"
+        return f"{self.unit} {self.line}" if self.file is None else f"{self.file}:{self.line}"
 
     def folded(self, count: int) -> str:
         """This violation for so many of its rule, of which it is the first."""

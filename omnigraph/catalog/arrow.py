@@ -106,3 +106,8 @@ def _id_field() -> pa.Field:
 
 def _property_fields(properties: Iterable[Property]) -> Iterable[pa.Field]:
     return map(property_field, sorted(properties, key=lambda prop: prop.id))
+
+
+def blob_bytes(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The bytes of blobs that are about to be written."""
+    return cells.flatten()[_BLOB_LAYOUT.get_field_index("data")]

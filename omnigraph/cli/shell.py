@@ -47,6 +47,22 @@ Type a query; Enter runs it once every bracket is closed, an empty line runs it 
 .param [NAME JSON] parameters of queries      .format NAME      table, kv, csv, jsonl, json …
 .explain QUERY     the plan of a query        .help  .quit      also help, exit, quit"""
 
+COMMANDS = {
+    ".help": "what can be typed",
+    ".schema": "the schema",
+    ".branch": "which branch, or another",
+    ".branches": "every branch",
+    ".merge": "merge a branch into this one",
+    ".diff": "what turns one point into another",
+    ".load": "load a file",
+    ".commits": "the last commits",
+    ".param": "parameters of queries",
+    ".format": "how rows are shown",
+    ".explain": "the plan of a query",
+    ".quit": "leave",
+}
+"""The commands that begin with a dot, and what each does."""
+
 _STARTS = ("query", "match", "insert", "upsert", "update", "delete")
 _PLAIN_COMMANDS = ("exit", "quit", "help")
 _VARIABLES = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -148,7 +164,10 @@ class Session:
             case ".load":
                 self._load(rest)
             case _:
-                raise BadRequest(f"'{name}' is no command", "type .help")
+                from omnigraph.catalog.near_names import did_you_mean
+
+                near = did_you_mean(name, COMMANDS, listed=False)
+                raise BadRequest(f"'{name}' is no command", near or "type .help")
 
     def _to_branch(self, text: str) -> None:
         name, _, base = text.partition(" ")

@@ -17,27 +17,12 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from omnigraph.cli.config import home
-from omnigraph.cli.shell import Finished, is_finished, show_failure
+from omnigraph.cli.shell import COMMANDS, Finished, is_finished, show_failure
 from omnigraph.errors import OmnigraphError
 from omnigraph.plan.query_words import Suggester
 
 if TYPE_CHECKING:
     from omnigraph.cli.shell import Session
-
-COMMANDS = {
-    ".help": "what can be typed",
-    ".schema": "the schema",
-    ".branch": "which branch, or another",
-    ".branches": "every branch",
-    ".merge": "merge a branch into this one",
-    ".diff": "what turns one point into another",
-    ".load": "load a file",
-    ".commits": "the last commits",
-    ".param": "parameters of queries",
-    ".format": "how rows are shown",
-    ".explain": "the plan of a query",
-    ".quit": "leave",
-}
 
 
 class Completing(Completer):

@@ -33,7 +33,9 @@ def read_text(path: str) -> str:
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except FileNotFoundError:
-        raise NotFound("file", path) from None
+        from omnigraph.catalog.near_paths import near_path
+
+        raise NotFound("file", path, near_path(path)) from None
     except OSError as cause:
         raise BadRequest(f"cannot read '{path}': {cause.strerror or cause}") from None
     except ValueError as cause:  # a NUL byte in the name

@@ -2,8 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, NotFound
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.near_paths import near_path
+else:
+    near_path = deferred("omnigraph.catalog.near_paths", "near_path")
 
 
 def schema_text(schema: str | os.PathLike[str]) -> str:
@@ -17,7 +24,7 @@ def _file_text(kind: str, path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound(kind, os.fspath(path)) from None
+        raise NotFound(kind, os.fspath(path), near_path(path)) from None
     except (OSError, ValueError) as cause:  # also a text that is no UTF-8, a path with a NUL
         raise BadRequest(f"cannot read the {kind} '{os.fspath(path)}': {cause}") from cause
 

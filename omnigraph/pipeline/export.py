@@ -27,6 +27,7 @@ from omnigraph.exec.changes.export import (
 from omnigraph.exec.load.exchange import RunJobs, in_process
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.type_files import type_folder
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter, Progress
@@ -155,7 +156,6 @@ def _jobs(
     if owner.table not in snapshot.tables:
         return []
     pin = snapshot.tables[owner.table]
-    kind = "edges" if isinstance(owner, EdgeType) else "nodes"
     groups = grouped(store.tables.reader(pin).fragments(), PART_ROWS)
     return [
         PartJob(
@@ -165,7 +165,7 @@ def _jobs(
             pin,
             group,
             format,
-            f"{folder}/{kind}/{owner.name}/part-{number:05}.{_ENDINGS[format]}",
+            f"{folder}/{type_folder(owner)}/part-{number:05}.{_ENDINGS[format]}",
         )
         for number, group in enumerate(groups)
     ]

@@ -155,6 +155,7 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
                 'use engine="local", or embed="later" and then `omnigraph embed`',
             )
     created = _ready_branch(store, order)
+    request = replace(request, counts_rows=input.counts_rows)
     if order.fill is not None and engine == "local":
         request = replace(request, fill=row_filler(store, order.fill, order.branch))
     if engine == "spark":

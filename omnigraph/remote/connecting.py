@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from omnigraph import environment
 from omnigraph.arguments import checked
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, Forbidden, NotFound, OmnigraphError
 from omnigraph.remote.http_connection import TIMEOUT_S, HttpConnection
 from omnigraph.remote.remote_graph import RemoteGraph
@@ -72,11 +73,26 @@ def connected(
             raise BadRequest(f"'{graph_id}' is no graph id", "letters, digits and hyphens")
         http.base = f"/graphs/{graph_id}"
         reached = RemoteGraph(RemoteSession(http, read_only, operator))
-        reached.refresh()
+        try:
+            reached.refresh()
+        except NotFound as missing:
+            raise _unknown_graph(http, graph_id, missing) from None
     except OmnigraphError:
         http.close()
         raise
     return reached
+
+
+def _unknown_graph(http: HttpConnection, graph_id: str, missing: NotFound) -> NotFound:
+    """What the server does not have, with the graph that is near if this actor may list them."""
+    if (missing.kind, missing.name) != ("graph", graph_id):
+        return missing
+    http.base = ""
+    try:
+        known = [each for each, _ in graphs_of(http)]
+    except OmnigraphError:
+        return missing  # the list is a kindness: its failure is not the caller's
+    return NotFound("graph", graph_id, did_you_mean(graph_id, known) if known else "")
 
 
 def server_and_graph(url: str) -> tuple[str, str | None]:

@@ -1,27 +1,33 @@
 """Body of a load over HTTP: any input that a load takes, as NDJSON or as an Arrow stream.
 
 Invariant: the input is read once and kept in a temporary file, so that the same bytes can be sent
-again. Lines go as they are; columns keep their types.
+again. Lines go as they are; columns of one type keep their types, and columns of files that are
+named after several types go as lines.
 """
 
 import base64
 import tempfile
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import IO, Any
 
 import orjson
 import pyarrow as pa
 
+from omnigraph.catalog.arrow import blob_bytes
+from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, ConstraintViolated, NotServed, Violation
+from omnigraph.exec.changes.export import lines_of
 from omnigraph.exec.load.column_names import ColumnNames
-from omnigraph.exec.load.csv_lines import csv_lines
+from omnigraph.exec.load.columnar import rows_of
 from omnigraph.exec.load.decode import LineBlock
+from omnigraph.exec.load.input_lines import at_input_lines, csv_lines
 from omnigraph.exec.load.inputs import open_input
-from omnigraph.exec.load.pieces import Piece
+from omnigraph.exec.load.pieces import Piece, owner_of_columns
 from omnigraph.exec.load.text_cells import TEXT_CELLS
 from omnigraph.pipeline.load import is_spark_frame
 from omnigraph.remote.served_rows import ARROW
@@ -36,6 +42,7 @@ class SentPiece:
     sent_first: int
     file: str | None
     first: int
+    unit: str = "line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,46 +71,84 @@ class LoadBody:
             return violation
         piece = self.pieces[before - 1]
         line = violation.line - piece.sent_first + piece.first
-        return replace(violation, file=piece.file, line=line)
+        return replace(violation, file=piece.file, line=line, unit=piece.unit)
 
 
-def load_body(source: Any, columns: ColumnNames, url: str) -> LoadBody:
-    """An input as a body. `columns` renames columns."""
+def load_body(
+    source: Any, columns: ColumnNames, url: str, catalog: Callable[[], Catalog] | None = None
+) -> LoadBody:
+    """An input as a body. `columns` renames columns; `catalog` is that of a load which names no
+    type, whose columns say theirs by the names of their files."""
     if is_spark_frame(source):
         raise NotServed("a load of a Spark DataFrame", url, "load df.toArrow(), or use the files")
     pieces = open_input(source).pieces()
     with ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile())
-        body = _written(file, pieces, columns, url)
+        body = _written(file, pieces, columns, url, catalog)
         stack.pop_all()  # it is sent, and closed, by the caller
         return body
 
 
-def _written(file: IO[bytes], pieces: Iterator[Piece], columns: ColumnNames, url: str) -> LoadBody:
+def _written(
+    file: IO[bytes],
+    pieces: Iterator[Piece],
+    columns: ColumnNames,
+    url: str,
+    catalog: Callable[[], Catalog] | None,
+) -> LoadBody:
     first = next(pieces, None)
-    if first is not None and isinstance(first.data, pa.Table):
+    if first is not None and isinstance(first.data, pa.Table) and catalog is None:
         sent = _write_columns(file, chain([first], pieces), columns)
         return LoadBody("/load", ARROW, file, sent)
     if columns:
         raise NotServed("columns= of lines", url, "rename the keys, or give an Arrow table")
     lines: list[SentPiece] = []
     line = 1
+    known = None if catalog is None else cache(catalog)
     for piece in () if first is None else chain([first], pieces):
-        data = _lines(piece)
+        data = _lines(piece, known)
         file.write(data)
-        lines.append(SentPiece(line, piece.file, piece.first))
+        unit = "line" if isinstance(piece.data, LineBlock) else "row"
+        lines.append(SentPiece(line, piece.file, piece.first, unit))
         line += data.count(b"\n")
     return LoadBody("/load/ndjson", NDJSON, file, tuple(lines))
 
 
-def _lines(piece: Piece) -> bytes:
+def _lines(piece: Piece, catalog: Callable[[], Catalog] | None) -> bytes:
     match piece.data:
+        case pa.Table() if catalog is not None:
+            return b"".join(_lines_of_columns(piece, piece.data, catalog()))
         case LineBlock(data=data):
             return data if data.endswith(b"\n") else data + b"\n"
         case tuple():
             return b"".join(map(_line, piece.data))
         case _:
             raise BadRequest("lines and columns are two loads", "load files of one format at once")
+
+
+def _lines_of_columns(piece: Piece, table: pa.Table, catalog: Catalog) -> Iterator[bytes]:
+    """Columns as lines of the type that their file is named after; their faults are told here."""
+    owner = owner_of_columns(catalog, piece.file)
+    rows, faults = rows_of(
+        catalog,
+        owner,
+        table,
+        rename={},
+        is_text=piece.is_text,
+        first=piece.first,
+        file=piece.file,
+    )
+    if rows is None:
+        raise at_input_lines(faults).error()
+    known = ("id", *(prop.name for prop in owner.properties))
+    given = [name for name in known if name in table.column_names]
+    for prop in owner.properties:
+        if prop.type.is_blob:
+            cells = blob_bytes(rows.table[prop.name])
+            index = rows.table.column_names.index(prop.name)
+            rows = replace(rows, table=rows.table.set_column(index, prop.name, cells))
+    for batch in rows.table.to_batches():
+        yield from lines_of(batch, owner, given)
 
 
 def _line(record: Any) -> bytes:
@@ -144,7 +189,7 @@ def _write_columns(
             raise BadRequest(
                 f"the files have different columns: {cause}", "load them one at a time"
             ) from cause
-        sent.append(SentPiece(row, piece.file, piece.first))
+        sent.append(SentPiece(row, piece.file, piece.first, "row"))
         row += table.num_rows
     if writer is not None:
         writer.close()

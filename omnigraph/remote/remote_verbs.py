@@ -15,8 +15,8 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.arguments import checked
-from omnigraph.catalog.model import Type
-from omnigraph.errors import AlreadyExists, BadRequest, ConstraintViolated, NotServed
+from omnigraph.catalog.model import Catalog, Type
+from omnigraph.errors import AlreadyExists, BadRequest, ConstraintViolated, NotFound, NotServed
 from omnigraph.exec.changes.blobs import BlobCell
 from omnigraph.exec.changes.export import (
     Exporting,
@@ -27,6 +27,7 @@ from omnigraph.exec.changes.export import (
 )
 from omnigraph.exec.load.inputs import open_whole
 from omnigraph.exec.load.request import MODES, TYPE_OF_COLUMNS, LoadResult
+from omnigraph.exec.load.type_files import type_file
 from omnigraph.exec.merge.resolve import ENTITY, Resolve
 from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.progress import Meter, Progress
@@ -108,7 +109,17 @@ class RemoteVerbs(Graph):
             return self._ingested(source, {**texts, "metadata": metadata}, once)
         if columns and type is None and edge is None:
             raise BadRequest("columns= needs type= or edge=", TYPE_OF_COLUMNS)
-        body = load_body(source, columns or {}, self.uri)
+
+        def catalog() -> Catalog:
+            try:
+                return self.schema.on(branch).catalog
+            except NotFound:
+                if from_branch is None:
+                    raise
+            return self.schema.on(from_branch).catalog
+
+        is_typed = type is not None or edge is not None
+        body = load_body(source, columns or {}, self.uri, None if is_typed else catalog)
         meta = [f"{name}={text}" for name, text in (metadata or {}).items()]
         params = given(
             branch=branch,
@@ -122,8 +133,6 @@ class RemoteVerbs(Graph):
             indexes=None if indexes == "now" else indexes,
             embed=None if embed == "now" else embed,
         )
-        if body.path == "/load" and type is None and edge is None:
-            raise BadRequest("the input holds columns", TYPE_OF_COLUMNS)
         with body.content:
             media = {"Content-Type": body.media}
             try:
@@ -192,7 +201,7 @@ class RemoteVerbs(Graph):
                 for chunk in chunks:
                     target.write(chunk)
             elif os.fspath(target).endswith("/") or os.path.isdir(local_path(target, "the export")):
-                files = [f"{owner.kind}-{owner.name}.jsonl" for owner in owners]
+                files = [type_file(owner, "jsonl") for owner in owners]
                 _to_folder(folder_path(target, "the export"), files, chunks)
             else:
                 with whole_file(target, "the export") as stream:

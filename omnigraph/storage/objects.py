@@ -261,8 +261,13 @@ class Objects:
         folder can be gone at once, the known one must be there too."""
         if self._root is None:
             return not self.has(following)
-        with self._call("head", following):
-            return not _is_file(f"{self._root}/{following}") and _is_file(f"{self._root}/{known}")
+        self._stats.call("object.head")
+        try:
+            # A name that cannot be looked up counts as absent; then the other cannot be either.
+            is_absent = not os.access(f"{self._root}/{following}", os.F_OK)
+            return is_absent and _is_file(f"{self._root}/{known}")
+        except OSError as cause:
+            raise StorageFailed(f"ran head on {self._where.join(known)}", str(cause)) from cause
 
     def exists(self, path: str) -> bool:
         """Whether an object, or a prefix with objects, is there."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from tests.cli.program import PEOPLE, SCHEMA, document, lines, run
 
 MUTATIONS, QUERIES = str(PEOPLE / "mutations.gq"), str(PEOPLE / "queries.gq")
@@ -206,3 +207,22 @@ def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
     lines("load", "g.omni", "--data", "d.jsonl", "--mode", "append", cwd=tmp_path)
     ask = ("query", "--query", "q.gq", "--params-file", "p.json", "g.omni", "--format", "csv")
     assert lines(*ask, cwd=tmp_path) == ["p", "Ada"]
+
+
+def test_a_file_that_is_not_there_is_told_with_the_one_that_is_near(people: Path) -> None:
+    for name in ("people.csv", "shape.pg", "ask.gq"):
+        (people / name).write_text("")
+    load = ("load", "g.omni", "--mode", "merge", "--node", "Person", "--data")
+    complaints = {
+        (*load, "peopel.csv"): "input file 'peopel.csv' not found; did you mean 'people.csv'?",
+        (*load, "dta/people.csv"): "'dta/people.csv' not found; there is no folder 'dta'",
+        (*load, "*.tsv"): "'*.tsv' not found; give a file, a folder or a pattern",
+        ("init", "--schema", "shpae.pg", "n.omni"): "did you mean 'shape.pg'?",
+        ("query", "g.omni", "--query", "ask.qg"): "file 'ask.qg' not found; did you mean 'ask.gq'?",
+        ("schema", "check", "./shapes.pg"): "did you mean './shape.pg'?",
+    }
+    for words, complaint in complaints.items():
+        done = run(*words, cwd=people)
+        assert (done.returncode, complaint in done.stderr) == (1, True), done.stderr
+    with pytest.raises(og.NotFound, match=r"did you mean '.*ask\.gq'"):
+        og.open(people / "g.omni").query(people / "aks.gq")

@@ -134,7 +134,8 @@ def test_the_first_failure_ends_a_pipe(people: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (".nonsense\n", "'.nonsense' is no command"),
+        (".nonsense\n", "'.nonsense' is no command; type .help"),
+        (".brnach\n", "'.brnach' is no command; did you mean '.branch'?"),
         (".format xml\n", "'xml' is no format"),
         (".param n Ada\n", "'Ada' is not JSON"),
         (".commits none\n", "is no number of commits"),

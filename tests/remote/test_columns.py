@@ -137,3 +137,46 @@ def test_csv_goes_by_http_alone(shared: SharedServer, tmp_path: Path) -> None:
         assert refused.status_code == 400, refused.text
     several = httpx.post(f"{url}/export", json={}, headers={"Accept": "text/csv"})
     assert (several.status_code, "one type" in several.text) == (400, True)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "csv"])
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+def test_an_export_folder_loads_as_one_commit(
+    new: Maker, tmp_path: Path, format: str, mode: str
+) -> None:
+    first, again = new(SCHEMA), new(SCHEMA)
+    photo = {"no": "1", "title": "", "made": "1642-01-01", "tags": ["a,b"], "photo": "base64:AAEC"}
+    first.load([photo, {"no": "2", "shown": False}], "append", type="Work")
+    first.load([{"from": "1", "to": "2", "fee": 0.1}], "append", edge="LentTo")
+    first.export(f"{tmp_path}/dump/", format)  # type: ignore[arg-type]
+    done = again.load(tmp_path / "dump", mode)  # type: ignore[arg-type]
+    assert (done.nodes, done.edges) == ({"Work": 2}, {"LentTo": 1})
+    assert again.commits.list()[0].id == done.commit.id
+    assert b"".join(again.export_lines()) == b"".join(first.export_lines())
+
+
+def test_a_file_of_columns_is_named_after_its_type(new: Maker, tmp_path: Path) -> None:
+    graph = new(SCHEMA)
+    (tmp_path / "node-Work.csv").write_text("no,title\n1,x\n")
+    (tmp_path / "more.jsonl").write_text('{"edge":"LentTo","from":"1","to":"1"}\n')
+    done = graph.load([tmp_path / "node-Work.csv", tmp_path / "more.jsonl"], "append")
+    assert (done.nodes, done.edges) == ({"Work": 1}, {"LentTo": 1})
+    (tmp_path / "node-Work.csv").write_text("no,made\n1,1904-01-01\n")
+    graph.load(tmp_path / "node-Work.csv", "patch")
+    assert graph.entity("node", "Work", "1").properties["title"] == "x"
+    (tmp_path / "node-Work.csv").write_text("no,made\n1,soon\n")
+    with pytest.raises(og.ConstraintViolated, match=r"node-Work\.csv:2: Work\.made"):
+        graph.load(tmp_path / "node-Work.csv", "merge")
+    (tmp_path / "node-Wrok.csv").write_text("no\n1\n")
+    with pytest.raises(og.BadRequest, match="did you mean 'Work'"):
+        graph.load(tmp_path / "node-Wrok.csv", "merge")
+    (tmp_path / "works.csv").write_text("no\n1\n")
+    with pytest.raises(og.BadRequest, match="type= or edge="):
+        graph.load(tmp_path / "works.csv", "merge")
+
+
+def test_rows_of_a_table_are_rows_over_http_too(new: Maker) -> None:
+    rows = [{"no": "1"}, {"no": "2", "made": "soon"}]
+    for source in (rows, pa.Table.from_pylist([{"made": None, **row} for row in rows])):
+        with pytest.raises(og.ConstraintViolated, match=r"row 2: Work\.made"):
+            new(SCHEMA).load(source, "merge", type="Work")

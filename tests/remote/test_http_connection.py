@@ -239,8 +239,10 @@ def test_the_graph_is_named_or_alone(shared: SharedServer, tmp_path: Path) -> No
         og.connect(url)
     with pytest.raises(og.BadRequest, match="names the graph"):
         og.connect(f"{url}/graphs/{name}", graph="other")
-    with pytest.raises(og.NotFound, match="graph 'nothing' not found"):
+    with pytest.raises(og.NotFound, match=r"graph 'nothing' not found; known: .*first"):
         og.connect(url, graph="nothing")
+    with pytest.raises(og.NotFound, match=r"graph 'frist' not found; did you mean 'first'"):
+        og.connect(url, graph="frist")
 
 
 def test_another_version_of_the_api_is_refused_by_the_server(shared: SharedServer) -> None:

@@ -550,6 +550,11 @@ def test_a_policy_for_the_server_grants_the_list_of_graphs(tmp_path: Path) -> No
         assert denied.json()["error"] == (
             "policy denied action 'graph_list' for unknown actor 'act-bob'"
         )
+        with pytest.raises(og.NotFound, match="did you mean 'people'"):
+            og.connect(guarded.url, graph="peopel", token="ada-token")
+        with pytest.raises(og.NotFound) as missing:
+            og.connect(guarded.url, graph="peopel", token="bob-token")
+        assert "people" not in str(missing.value), "who may not list graphs is told none"
         assert guarded.get("/branches", headers=bob).status_code == 200
         assert guarded.post("/mutate", ADDS, headers=ada).status_code == 403
 

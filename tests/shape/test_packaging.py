@@ -49,6 +49,10 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
 def test_the_wheel_says_what_it_is(metadata: Message) -> None:
     assert (metadata["Name"], metadata["Requires-Python"]) == ("omnigraph", ">=3.11")
     assert set(metadata.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
+    assert (metadata["Summary"], metadata["License-Expression"]) == (PROJECT["description"], "MIT")
+    assert metadata["License-File"] == "LICENSE"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload() == (ROOT / "README.md").read_text("utf-8")
     classifiers = metadata.get_all("Classifier", [])
     assert "Operating System :: POSIX :: Linux" in classifiers
     for version in SUPPORTED:

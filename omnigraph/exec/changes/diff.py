@@ -55,7 +55,7 @@ OPS = (INSERT, UPDATE, DELETE)
 PAGE_BYTES = 4 << 20
 _SHOWN = ("op", "type", "id", "before", "after")
 _FEW_ROWS = 2_000
-_FIRST_ROWS = 256
+_FIRST_ROWS, _FIRST_ROWS_OF_ALL = 256, 2_048
 
 _KIND_ORDER = {Kind.NODE: "1", Kind.EDGE: "2"}
 
@@ -247,13 +247,13 @@ class Changes:
 
     def _preview_rows(self) -> tuple[list[tuple[Any, ...]], int | None]:
         """The first changes as rows, and how many there are if these are all."""
-        first = list(islice(self, ROWS_SHOWN + 1))
+        first = list(islice(self.beyond(None), ROWS_SHOWN + 1))
         images = ((c, c.before, c.after) for c in first[:ROWS_SHOWN])
         rows = [(c.op, c.type, c.id, b and b.properties, a and a.properties) for c, b, a in images]
         return rows, None if len(first) > ROWS_SHOWN else len(first)
 
     def __iter__(self) -> Iterator[Change]:
-        return self.beyond(None)
+        return self.beyond(None, _FIRST_ROWS_OF_ALL)
 
     def counts(self) -> dict[tuple[str, str, str], int]:
         """How many changes there are by kind, type and operation."""
@@ -270,19 +270,21 @@ class Changes:
             return Page(changes, None)
         return Page(changes, sealed("page", scope, position_of(changes[-1])))
 
-    def beyond(self, start: Position | None) -> Iterator[Change]:
-        """The changes after a position, in order: nodes, then edges; by type; by id."""
+    def beyond(self, start: Position | None, first_rows: int = _FIRST_ROWS) -> Iterator[Change]:
+        """The changes after a position, in order: nodes, then edges; by type; by id. Of each type
+        at most `first_rows` are read at first, and more at a time the longer it goes on."""
         with readable(self._after.commit_id), self._store.history.lost.reading(self._after):
-            yield from self._beyond(start)
+            yield from self._beyond(start, first_rows)
 
-    def _beyond(self, start: Position | None) -> Iterator[Change]:
+    def _beyond(self, start: Position | None, first_rows: int) -> Iterator[Change]:
         self._require_kept()
         for owner in owners(self._catalog):
             order = type_order(owner)
             if not self._filters.take(owner) or (start is not None and order < start[:2]):
                 continue
             after_id = start[2] if start is not None and order == start[:2] else None
-            yield from self._of_type(owner, after_id)
+            for rows in self._chunks(owner, after_id, first_rows):
+                yield from self._images(owner, rows)
 
     def _require_kept(self) -> None:
         """Refuse when a type that had entities was dropped: no catalog type describes them."""
@@ -306,13 +308,9 @@ class Changes:
             self._require_kept()
             for owner in owners(self._catalog):
                 if owner.id == type_id:
-                    yield from self._chunks(owner, None)
+                    yield from self._chunks(owner, None, _FIRST_ROWS_OF_ALL)
 
-    def _of_type(self, owner: Type, after_id: str | None) -> Iterator[Change]:
-        for rows in self._chunks(owner, after_id):
-            yield from self._images(owner, rows)
-
-    def _chunks(self, owner: Type, after_id: str | None) -> Iterator[ChangedRows]:
+    def _chunks(self, owner: Type, after_id: str | None, rows: int) -> Iterator[ChangedRows]:
         pins = self._pins(owner)
         if pins is None:
             return
@@ -325,7 +323,7 @@ class Changes:
         if after_id is not None:
             touched = touched.filter(pc.greater(touched["id"], after_id))
         # A small page reads few rows: chunks begin small and grow.
-        start, rows, rows_max = 0, _FIRST_ROWS, rows_a_chunk(owner)
+        start, rows_max = 0, rows_a_chunk(owner)
         while start < touched.num_rows:
             rows = min(rows, rows_max)
             yield _differing(old, new, touched.slice(start, rows))

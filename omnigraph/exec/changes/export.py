@@ -19,6 +19,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, Property, Type
 from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import AlreadyExists, BadRequest
 from omnigraph.exec.changes.csv_export import write_csv
+from omnigraph.exec.load.type_files import type_file, type_folder
 from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.exec.values.scalars import JsonForm
@@ -70,7 +71,7 @@ class Exporting:
         """Everything as NDJSON, a batch of lines at a time."""
         for owner in self.owners:
             for batch in self._batches(owner):
-                yield b"".join(_lines_of(batch, owner, self.form))
+                yield b"".join(lines_of(batch, owner, form=self.form))
 
     def to_stream(self, stream: IO[bytes]) -> ExportResult:
         """Everything as NDJSON, one type after the other."""
@@ -92,7 +93,7 @@ class Exporting:
         return self._each(lambda owner: self._text(folder, owner, format))
 
     def _text(self, folder: Path, owner: Type, format: str) -> int:
-        with (folder / f"{owner.kind}-{owner.name}.{format}").open("wb") as stream:
+        with (folder / type_file(owner, format)).open("wb") as stream:
             if format == "csv":
                 return write_csv(stream, self._batches(owner), owner)
             return write_lines(stream, self._batches(owner), owner, self.form)
@@ -102,7 +103,7 @@ class Exporting:
         return self._each(lambda owner: write_csv(stream, self._batches(owner), owner))
 
     def _parquet(self, folder: Path, owner: Type) -> int:
-        inside = folder / f"{owner.kind}s" / owner.name
+        inside = folder / type_folder(owner)
         inside.mkdir(parents=True)
         return _write_parquet(inside, self._batches(owner))
 
@@ -199,14 +200,21 @@ def write_lines(
 ) -> int:
     count = 0
     for batch in batches:
-        stream.write(b"".join(_lines_of(batch, owner, form)))
+        stream.write(b"".join(lines_of(batch, owner, form=form)))
         count += batch.num_rows
     return count
 
 
-def _lines_of(batch: pa.RecordBatch, owner: Type, form: JsonForm) -> Iterator[bytes]:
-    names = ["id", *(prop.name for prop in owner.properties)]
-    types = [ID_TYPE, *(prop.type for prop in owner.properties)]
+def lines_of(
+    batch: pa.RecordBatch,
+    owner: Type,
+    names: Sequence[str] | None = None,
+    form: JsonForm = JsonForm.RECORD,
+) -> Iterator[bytes]:
+    """Rows as graph NDJSON, with their ids and properties or only those that are named."""
+    known = {"id": ID_TYPE, **{prop.name: prop.type for prop in owner.properties}}
+    names = list(known) if names is None else names
+    types = [known[name] for name in names]
     columns = [
         json_column(batch.column(name), value_type, form)
         for name, value_type in zip(names, types, strict=True)

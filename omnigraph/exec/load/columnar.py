@@ -16,6 +16,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
+from omnigraph.exec.load.rule_faults import rule_faults
 from omnigraph.exec.load.text_cells import COMMAS, other_separator
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.values.arrow_json import NotSure
@@ -57,8 +58,20 @@ def rows_of(
     faults = Faults(keep_rejects)
     for row, violation in reading.wrong:
         where = replace(violation, file=file, line=None if row is None else first + row)
-        faults.add(part, where)
+        faults.add_unread(part, where)
     if faults or named is None:
+        if all(row is not None for row, _ in reading.wrong):
+            kept = rule_faults(
+                owner,
+                reading.readable(),
+                reading.lines(first),
+                part,
+                file,
+                keep_rejects=keep_rejects,
+                unread=reading.unread(),
+                are_partial=patch,
+            )
+            faults.merge(kept)
         return None, faults
     rows = reading.rows(first)
     return replace(rows, absent=_missing(owner, table, named)) if patch else rows, faults
@@ -140,8 +153,23 @@ class _ColumnsReading:
     def rows(self, first: int) -> TypedRows:
         schema = self._owner.schema
         table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
-        lines = pa.array(np.arange(first, first + self._count, dtype=np.int64))
-        return TypedRows(self._owner, table, lines, self._given, self._rounded)
+        return TypedRows(self._owner, table, self.lines(first), self._given, self._rounded)
+
+    def lines(self, first: int) -> pa.Array:
+        return pa.array(np.arange(first, first + self._count, dtype=np.int64))
+
+    def readable(self) -> pa.Table:
+        """The columns as far as they could be read, null where a cell could not."""
+        return pa.table({"id": pa.nulls(self._count, pa.utf8()), **self._columns})
+
+    def unread(self) -> dict[str, set[int]]:
+        """The rows of each column whose cell could not be read."""
+        ends = _ENDS if isinstance(self._owner, EdgeType) else {}
+        rows: dict[str, set[int]] = {}
+        for row, violation in self.wrong:
+            if row is not None and violation.property is not None:
+                rows.setdefault(ends.get(violation.property, violation.property), set()).add(row)
+        return rows
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
         done = converted(values, value_type, self._external, is_text=self.is_text)

@@ -144,7 +144,9 @@ class Committed:
             yield KeyCheck(unique, keys.name, self._unique(owner, keys, unique))
         for endpoint in rules.endpoints:
             keys = end_keys(owner.table, endpoint.end)
-            yield KeyCheck(endpoint, keys.name, self._nodes(endpoint, keys))
+            node = self.catalog.nodes[endpoint.node_name]
+            keyed = replace(endpoint, node_key=node.key)
+            yield KeyCheck(keyed, keys.name, self._nodes(endpoint, keys))
         if rules.cardinality is not None and isinstance(owner, EdgeType):
             yield self._edges_per_source(owner, rules.cardinality)
 

@@ -23,7 +23,8 @@ from omnigraph.exec.load.column_names import ColumnNames, renamed
 from omnigraph.exec.load.json_columns import read_flat, read_lines
 from omnigraph.exec.load.lines import Lines, lines_of
 from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
-from omnigraph.exec.rules.faults import LIMITS, Faults
+from omnigraph.exec.load.rule_faults import rule_faults
+from omnigraph.exec.rules.faults import LIMITS, Faults, merged
 from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.from_input import no_external
 from omnigraph.exec.values.scalars import ReadExternal
@@ -33,7 +34,7 @@ LINE_TOKENS_MAX = LIMITS["line_tokens"][1]
 _STRUCTURE = re.compile(rb'[{}\[\]:,]|"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _SNIFFED_LINES = 64
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors put it before a file's first line
-_RECORD_SHOWN_BYTES = 1 << 20
+RECORD_SHOWN_CHARS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,9 @@ class Decoder:
             number = block.line + index
             for violation in self._read(records, line, number):
                 where = replace(violation, file=block.file, line=number)
-                record = line[:_RECORD_SHOWN_BYTES].decode(errors="replace")
-                done.faults.add(block.part, where, record)
+                record = line[:RECORD_SHOWN_CHARS].decode(errors="replace")
+                done.faults.add_unread(block.part, where, record)
+        done.faults.merge(_rule_faults(records, block.part, block.file, self._keep_rejects))
         done.rows.extend(records.rows())
 
     def _read(self, records: Records, line: bytes, number: int) -> Iterator[Violation]:
@@ -185,7 +187,8 @@ def decode_stream(
     for record, line in _values(block.data):
         violations = [record] if isinstance(record, Violation) else records.take(record, line)
         for violation in violations:
-            done.faults.add(block.part, replace(violation, file=block.file, line=line))
+            done.faults.add_unread(block.part, replace(violation, file=block.file, line=line))
+    done.faults.merge(_rule_faults(records, block.part, block.file))
     done.rows.extend(_last_of_line(rows) if last_of_line else rows for rows in records.rows())
     return done
 
@@ -239,9 +242,32 @@ def decode_records(
                 record = renamed(record, rename)
             violations = records.take_row(owner, record, number)
         for violation in violations:
-            done.faults.add(part, replace(violation, line=number))
+            done.faults.add_unread(part, replace(violation, line=number))
+    done.faults.merge(_rule_faults(records, part, None))
     done.rows.extend(records.rows())
     return done
+
+
+def _rule_faults(
+    records: Records, part: int, file: str | None, keep_rejects: bool = False
+) -> Faults:
+    """What else is wrong with the records that were refused, as far as they could be read."""
+    return merged(
+        (
+            rule_faults(
+                refused.owner,
+                refused.table(),
+                pa.array(refused.lines, pa.int64()),
+                part,
+                file,
+                keep_rejects=keep_rejects,
+                unread=refused.unread,
+                are_partial=records.patch,
+            )
+            for refused in records.refused.values()
+        ),
+        keep_rejects=keep_rejects,
+    )
 
 
 def parse_line(line: bytes) -> Any:

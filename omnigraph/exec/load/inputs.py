@@ -32,6 +32,7 @@ class Input:
     parts: tuple[Part, ...] | None
     own: Iterator[Piece] | None
     size_bytes: int | None
+    counts_rows: bool = False  # true for tables and records in memory, which have no lines
 
     @property
     def rows_bytes(self) -> int | None:
@@ -60,9 +61,9 @@ def open_input(source: Any, options: Options = ()) -> Input:
         return Input(None, _stream(source), None)
     columns = _columns(source)
     if columns is not None:
-        return Input(None, _tables(columns[0]), columns[1])
+        return Input(None, _tables(columns[0]), columns[1], counts_rows=True)
     if isinstance(source, Iterable) and not isinstance(source, str | dict):
-        return Input(None, _records(source), None)
+        return Input(None, _records(source), None, counts_rows=True)
     raise BadRequest(
         f"cannot load a {type(source).__name__}",
         "give files, an Arrow, pandas or polars table, a Spark DataFrame, or records",

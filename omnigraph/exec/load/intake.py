@@ -6,7 +6,7 @@ its result and nowhere else, so a task that ran twice counts once.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -17,14 +17,12 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.checks import id_keys, incoming_keys
 from omnigraph.exec.load.ndjson import TypedRows
+from omnigraph.exec.load.rule_faults import REJECTS_SHOWN, rule_faults
 from omnigraph.exec.load.spill import ORIGIN, Cut, Spill, cut, origins
 from omnigraph.exec.load.upsert import row_keys
 from omnigraph.exec.rules.faults import Faults
-from omnigraph.exec.rules.row_rules import broken, check_rows
-from omnigraph.exec.rules.rules import rules_of
 from omnigraph.exec.threads import Jobs
 from omnigraph.exec.topology.end_numbers import EndNumbers, Ends, LoadedEnds
-from omnigraph.exec.values.columns import in_one
 from omnigraph.storage.lance.staging import Fragments, TableStaging
 from omnigraph.storage.records import TablePin
 from omnigraph.types import Kind, TableKey, table_key
@@ -35,8 +33,6 @@ JOINED_ROWS = FRAGMENT_ROWS // 16
 JOINED_BYTES = 8 << 20
 JOINED_PARTS = 64
 """Parts whose rows are written together, when each has too few for a fragment."""
-
-_REJECTS_SHOWN = 1_000
 
 
 def absent_mark(name: str) -> str:
@@ -76,19 +72,7 @@ def made_ready(
 ) -> Ready:
     """Check the row rules, number the ends of edges and partition the other keys. Safe to call from
     several threads."""
-    faults = Faults(keep_rejects)
-    for rule in rules_of(rows.owner).rows:
-        mask = broken(rule, in_one(rows.table.column(rule.column)))
-        total = pc.sum(mask).as_py() or 0
-        if not total:
-            continue
-        wrong = pc.indices_nonzero(mask)[: _REJECTS_SHOWN if keep_rejects else 1]
-        lines = rows.lines.take(wrong).to_pylist()
-        violations = [
-            check_rows([rule], rows.table.slice(row, 1)).violations[0] for row in wrong.to_pylist()
-        ]
-        named = [replace(v, file=file, line=n) for v, n in zip(violations, lines, strict=True)]
-        faults.add_many(part, named, total)
+    faults = rule_faults(rows.owner, rows.table, rows.lines, part, file, keep_rejects=keep_rejects)
     loaded, numbers = _numbered(rows, ends)
     cuts = [cut(keys, table, buckets) for keys, table in incoming_keys(rows, part, numbers)]
     return Ready(rows, cuts, faults, loaded, numbers)
@@ -118,7 +102,7 @@ def partial_ready(
     if len(missing):
         name = rows.owner.name
         text = f"a patch of {name} needs its `id`: the type has no @key that would name it"
-        lines = rows.lines.take(missing[: _REJECTS_SHOWN if keep_rejects else 1]).to_pylist()
+        lines = rows.lines.take(missing[: REJECTS_SHOWN if keep_rejects else 1]).to_pylist()
         broken_rows = [Violation("key_id", name, "id", None, None, text, file, n) for n in lines]
         faults.add_many(part, broken_rows, len(missing))
     ids = rows.table.select(["id"]).append_column(ORIGIN, origins(part, rows.lines))

@@ -64,6 +64,35 @@ def bad(
 
 
 @dataclass(slots=True)
+class RefusedRecords:
+    """Refused records of one type as far as they could be read, and the rows of each column whose
+    value could not."""
+
+    owner: Owner
+    lines: list[int] = field(default_factory=list)
+    values: dict[str, list[Any]] = field(default_factory=dict)
+    unread: dict[str, set[int]] = field(default_factory=dict)
+
+    def take(self, line: int, values: Mapping[str, Any], unread: set[str]) -> None:
+        """Keep the values of one record."""
+        for name in unread:
+            self.unread.setdefault(name, set()).add(len(self.lines))
+        for prop in self.owner.properties:
+            self.values.setdefault(prop.name, []).append(values.get(prop.name))
+        self.lines.append(line)
+
+    def table(self) -> pa.Table:
+        """The columns of the type, null where a value could not be read. The ends of an edge are
+        checked with each record."""
+        columns = {"id": pa.nulls(len(self.lines), pa.utf8())}
+        if isinstance(self.owner, EdgeType):
+            columns |= dict.fromkeys(("src", "dst"), pa.repeat(pa.scalar(""), len(self.lines)))
+        for prop in self.owner.properties:
+            columns[prop.name] = column(self.values[prop.name], prop.type)
+        return pa.table(columns)
+
+
+@dataclass(slots=True)
 class _Pending:
     """Accepted records of one type, as lists of values."""
 
@@ -87,11 +116,12 @@ class Records:
         patch: bool = False,
         read: ReadExternal = no_external,
     ) -> None:
-        self._patch = patch
+        self.patch = patch
         self._catalog = catalog
         self._external = read
         self._permissive = permissive
         self._pending: dict[TableKey, _Pending] = {}
+        self.refused: dict[TableKey, RefusedRecords] = {}
         self._default_values: dict[TableKey, dict[str, Any]] = {}
         # Spellings of an id and the canonical id, by node type, when permissive.
         self._spelled: dict[str, dict[str, str]] = {}
@@ -183,6 +213,8 @@ class Records:
             except BadRecord as wrong:
                 faults.append(wrong.violation)
         if faults:
+            refused = self.refused.setdefault(owner.table, RefusedRecords(owner))
+            refused.take(line, values, {fault.property for fault in faults if fault.property})
             yield from faults
             return
         pending = self._pending.setdefault(owner.table, _Pending(owner))
@@ -192,7 +224,7 @@ class Records:
             kept.append(end)
         for prop in owner.properties:
             pending.values.setdefault(prop.name, []).append(values.get(prop.name))
-            if self._patch:
+            if self.patch:
                 pending.absent.setdefault(prop.name, []).append(prop.name not in given)
 
     def _defaults(self, owner: Owner) -> Mapping[str, Any]:

@@ -15,8 +15,10 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.load.columnar import rows_of
 from omnigraph.exec.load.decode import Decoded, Decoder, LineBlock, decode_records, decode_stream
 from omnigraph.exec.load.intake import Ready, made_ready, partial_ready
+from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import TYPE_OF_COLUMNS, LoadRequest
 from omnigraph.exec.load.sources import Part, blocks, read_records, tables
+from omnigraph.exec.load.type_files import named_type
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.topology.end_numbers import EndNumbers
 from omnigraph.exec.values.scalars import ReadExternal
@@ -83,11 +85,9 @@ def decode_piece(
             patch=request.mode == "patch",
             read=read,
         )
-    if request.owner is None:
-        raise BadRequest(f"{piece.file or 'the input'} holds columns", TYPE_OF_COLUMNS)
     rows, faults = rows_of(
         catalog,
-        request.owner,
+        request.owner or owner_of_columns(catalog, piece.file),
         piece.data,
         rename=request.columns,
         is_text=piece.is_text,
@@ -99,6 +99,15 @@ def decode_piece(
         read=read,
     )
     return Decoded([] if rows is None else [rows], faults)
+
+
+def owner_of_columns(catalog: Catalog, file: str | None) -> Owner:
+    """The type of columns that were loaded without one: their file is named after it."""
+    owner = None if file is None else named_type(catalog, file)
+    if owner is None:
+        by_name = "" if file is None else ", or by its file: node-TYPE or edge-TYPE, as exports do"
+        raise BadRequest(f"{file or 'the input'} holds columns", f"{TYPE_OF_COLUMNS}{by_name}")
+    return owner
 
 
 def ready_piece(

@@ -72,6 +72,7 @@ class LoadRequest:
     on_duplicate: OnDuplicate = "refuse"
     is_ordered: bool = True  # false for a DataFrame, whose rows have no order of their own
     order_by: tuple[str, ...] = ()  # columns that order a DataFrame
+    counts_rows: bool = False  # true for tables and records in memory, which have no lines
     external: ExternalBlobs = field(default_factory=lambda: ExternalBlobs(()))
     options: Options = ()  # how to reach the files of the input
     fill: FillRows | None = None  # makes vectors of texts, in a load of one process

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
+from omnigraph.catalog.near_paths import near_path
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.load.decode import LINE_BYTES_MAX, LineBlock
 from omnigraph.exec.load.files import Options, is_remote, opened
@@ -38,6 +39,7 @@ _FORMATS: dict[str, Format] = {
     ".lance": "lance",
 }
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
+_WHAT_TO_GIVE = "give a file, a folder or a pattern that matches one"
 _BLOCK_BYTES = 8 << 20
 _BATCH_ROWS = 65_536
 _BATCH_ROWS_MIN = 1_024
@@ -110,7 +112,8 @@ def _files(name: str, options: Options) -> Iterator[FileFacts]:
     else:
         matches = [m for m in glob.glob(path, recursive=True) if _is_data(Path(m))]
     if not matches:
-        raise NotFound("input file", name, "give a file, a folder or a pattern that matches one")
+        near = "" if os.path.isdir(path) or glob.has_magic(path) else near_path(path)
+        raise NotFound("input file", name, near or _WHAT_TO_GIVE)
     for match in sorted(matches):
         if PurePosixPath(match).suffix == ".lance":
             yield _lance(match, options)
@@ -121,7 +124,7 @@ def _files(name: str, options: Options) -> Iterator[FileFacts]:
 def _lance(name: str, options: Options) -> FileFacts:
     path = name.removeprefix("file://")
     if not is_remote(name) and not Path(path).is_dir():
-        raise NotFound("input file", name, "a Lance dataset is a folder")
+        raise NotFound("input file", name, near_path(path) or "a Lance dataset is a folder")
     version, fragments = look_at(path, dict(options) or None)
     return path, sum(fragments.values()) * _ROW_BYTES, version
 
@@ -145,7 +148,7 @@ def _remote(name: str, options: Options) -> Iterator[FileFacts]:
     except OSError as cause:
         raise StorageFailed(f"looked for {name}", str(cause)) from cause
     if info.type != pfs.FileType.File:
-        raise NotFound("input file", name, "give a file, a folder or a pattern that matches one")
+        raise NotFound("input file", name, _WHAT_TO_GIVE)
     yield name, info.size, None
 
 

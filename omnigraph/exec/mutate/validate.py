@@ -6,6 +6,7 @@ so the commit is refused when a table that was read has moved.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,7 +66,8 @@ def _edges(
 ) -> Iterator[RuleViolations]:
     known = _known_nodes(staging, rows, rules.endpoints)
     for endpoint in rules.endpoints:
-        yield check_keys(rows.select(["id", endpoint.end]), known[endpoint.node_table], endpoint)
+        keyed = replace(endpoint, node_key=staging.table(endpoint.node_table).owner.key)
+        yield check_keys(rows.select(["id", endpoint.end]), known[endpoint.node_table], keyed)
     if rules.cardinality is not None:
         sources = distinct_of(rows, "src")
         committed = rows_by_key(table.reader, "src", sources, _EDGE_KEYS)

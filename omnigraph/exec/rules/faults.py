@@ -39,6 +39,7 @@ class Faults:
     first: dict[tuple[str, str, str], tuple[int, Violation]] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
     kinds: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # as `first` has them
+    unread: set[str] = field(default_factory=set)  # types of records that became no row
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -46,6 +47,11 @@ class Faults:
     @property
     def total(self) -> int:
         return sum(self.counts.values())
+
+    def add_unread(self, part: int, violation: Violation, record: str | None = None) -> None:
+        """One more fault, of a record that becomes no row."""
+        self.unread.add(violation.type_name)
+        self.add(part, violation, record)
 
     def add(self, part: int, violation: Violation, record: str | None = None) -> None:
         """One more fault."""
@@ -73,6 +79,7 @@ class Faults:
         for part, violation in other.first.values():
             self._offer(part, violation)
         self.rejects.extend(other.rejects)
+        self.unread |= other.unread
 
     def _offer(self, part: int, violation: Violation) -> None:
         kept = self.first.get(violation.kind())
@@ -108,6 +115,10 @@ class Faults:
             return replace(violation, text=text, file=None, line=None)
 
         return self._each(name)
+
+    def in_rows(self) -> "Faults":
+        """The same faults of a table, which has rows and no lines."""
+        return self._each(lambda part, violation: replace(violation, unit="row"))
 
     def _each(self, locate: Callable[[int, Violation], Violation]) -> "Faults":
         return Faults(

@@ -114,11 +114,13 @@ class Unique:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The node at one end of each edge exists."""
+    """The node at one end of each edge exists. `node_key` are the properties that make its id,
+    where the caller knows them."""
 
     type_name: str
     end: str  # src or dst
     node_name: str
+    node_key: tuple[str, ...] = ()
 
     @property
     def node_table(self) -> TableKey:

@@ -40,6 +40,9 @@ _VersionKey = tuple[str, str, str, int]
 
 OPERATION_PROPERTY = "omnigraph:operation"
 _HANDLES_MAX = 512
+_LOCAL_BLOCK_BYTES = 32 << 10
+"""Rows that lie closer than this are read at once. Lance's own 4 KiB for disks reads scattered rows
+of a table one by one: a thousand of 100,000 with embeddings take 22 ms, with this 14."""
 _PANIC = "PanicException"
 """The name of what a panic of Rust raises: not an `Exception`, and of no module."""
 
@@ -99,6 +102,7 @@ class Datasets:
             handle = lance.dataset(
                 uri,
                 version=version,
+                block_size=None if self.is_remote else _LOCAL_BLOCK_BYTES,
                 storage_options=self._where.storage_options,
                 session=self._session,
             )

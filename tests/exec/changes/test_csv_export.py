@@ -25,8 +25,7 @@ def test_an_export_as_csv_loads_again(tmp_path: Path) -> None:
     done = graph.export(f"{tmp_path}/csv/", "csv")
     assert (done.nodes, done.edges) == ({"Paper": 3}, {"Cites": 1})
     again = og.init(tmp_path / "b.omni", schema=SCHEMA)
-    again.load(tmp_path / "csv" / "node-Paper.csv", "append", type="Paper")
-    again.load(tmp_path / "csv" / "edge-Cites.csv", "append", edge="Cites")
+    again.load(tmp_path / "csv", "append")
     exports = [io.BytesIO(), io.BytesIO()]
     for each, stream in zip((graph, again), exports, strict=True):
         each.export(stream)

@@ -115,7 +115,10 @@ def test_a_column_that_comes_twice_is_refused(graph: Graph, tmp_path: Path) -> N
 def test_a_bad_cell_names_its_file_and_line(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("name,age\nAda,1\nBob,old\nCy,300\n")
     error = refused(graph, tmp_path / "p.csv", type="Person")
-    assert [(v.line, v.rule, v.value) for v in error.violations] == [(3, "type", "old")]
+    assert [(v.line, v.rule, v.value) for v in error.violations] == [
+        (3, "type", "old"),
+        (4, "range", "300"),
+    ]
     assert str(error.violations[0].file).endswith("p.csv")
 
 
