@@ -349,6 +349,7 @@ class ServerApp:
         future = self.reads.submit(lambda: endpoint.route(call), wait_s=seconds)
         loop = asyncio.get_running_loop()
         watcher: asyncio.Task[None] | None = None
+        watching: int  # what the watchdog does next for this read
 
         def watch() -> None:
             nonlocal watcher, watching
