@@ -347,13 +347,12 @@ class ServerApp:
         seconds = self._deadline(call.headers)
         call.stop = Stop(int(seconds * 1000))
         future = self.reads.submit(lambda: endpoint.route(call), wait_s=seconds)
-        loop = asyncio.get_running_loop()
         watcher: asyncio.Task[None] | None = None
         watching: int  # what the watchdog does next for this read
 
         def watch() -> None:
             nonlocal watcher, watching
-            watcher = loop.create_task(_cancel_when_gone(receive, call.stop, future))
+            watcher = self._watchdog.loop.create_task(_cancel_when_gone(receive, call.stop, future))
             left_s = seconds + _LATE_S - _LEAVES_AFTER_S
             watching = self._watchdog.add(left_s, partial(_give_up, call.stop, future))
 
