@@ -107,3 +107,24 @@ def test_the_recorder_and_the_model_see_a_commit_that_is_not_flushed(
     ops, views = watched(root, 1, monkeypatch)
     with pytest.raises(AssertionError):
         cut_off(ops, root, views, 60, 1)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_C4_a_branch_or_a_tag_that_a_power_cut_tore_was_never_made(
+    tmp_path: Path, read_only: bool
+) -> None:
+    root = tmp_path / "graph.omni"
+    with og.init(root, work.SCHEMA, durability="fsync") as graph:
+        for name in ("whole", "torn", "bare"):
+            graph.branches.create(name)
+        graph.tags.create("kept")
+        graph.tags.create("cut")
+    refs = root / "__manifest" / "_refs"
+    (refs / "branches" / "torn.json").write_bytes(b"")
+    (refs / "tags" / "cut.json").write_bytes(b"\0" * 64)
+    shutil.rmtree(root / "__manifest" / "tree" / "bare")
+    with og.open(root, read_only=read_only) as graph:
+        assert list(graph.branches.list()) == ["main", "whole"]
+        assert [tag.name for tag in graph.tags.list()] == ["kept"]
+        with pytest.raises(og.NotFound):
+            graph.query(work.PEOPLE, branch="torn")

@@ -56,9 +56,9 @@ class ServedChanges(Changes):
         document = self._first if is_first else self._fetched(limit, token)
         return Page(changes_of(document), document.get("next_page_token"))
 
-    def beyond(self, start: Position | None) -> Iterator[Change]:
+    def beyond(self, start: Position | None, first_rows: int = 0) -> Iterator[Change]:
         """The changes after a position, in order; the server knows positions by its tokens, so
-        only the beginning can be asked for."""
+        only the beginning can be asked for. How many rows are read at once is its own matter."""
         if start is not None:
             raise BadRequest("a served listing goes on by page tokens", "use page()")
         page = self.page()

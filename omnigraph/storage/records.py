@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NewType, TypedDict
 import orjson
 import pyarrow as pa
 
+from omnigraph.errors import StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import MAIN, table_location
 from omnigraph.storage.stamp import stamped
@@ -338,7 +339,9 @@ def manifest_batch(rows: Sequence[Row]) -> pa.Table:
 
 def decode_pin(row: Row) -> TablePin:
     """A `table_version` row as a pin."""
-    facts = orjson.loads(row["metadata"]) if row["metadata"] else {}
+    facts = _facts(row) if row["metadata"] else {}
+    if row["table_key"] is None or row["location"] is None or row["table_version"] is None:
+        raise _unreadable(row)
     return TablePin(
         table_key=TableKey(row["table_key"]),
         location=row["location"],
@@ -351,8 +354,27 @@ def decode_pin(row: Row) -> TablePin:
 
 def decode_head(row: Row, address: int) -> Head:
     """A `graph_head` row, and its address in the manifest."""
-    facts = orjson.loads(row["metadata"])
+    facts = _facts(row)
+    if "commit" not in facts:
+        raise _unreadable(row)
     return Head(CommitId(facts["commit"]), address, facts.get("schema"))
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    try:
+        facts = orjson.loads(row["metadata"])
+    except ValueError as cause:
+        raise _unreadable(row) from cause
+    if not isinstance(facts, dict):
+        raise _unreadable(row)
+    return facts
+
+
+def _unreadable(row: Row) -> StorageFailed:
+    return StorageFailed(
+        "read __manifest",
+        f"its row {row['object_id']!r} is damaged; run `omnigraph check`, or restore a backup",
+    )
 
 
 def decode_tombstone(row: Row) -> Tombstone:
@@ -372,21 +394,24 @@ def decode_commit(row: Row, created_at_version: int) -> Commit:
     differ Lance rebased the publish over a compaction of the manifest that another process
     committed meanwhile, and the version that created the row is the one that shows the commit.
     """
-    facts = orjson.loads(row["metadata"])
-    return Commit(
-        id=CommitId(row["object_id"]),
-        parent=facts["parent"],
-        created_at=facts["created_at"],
-        branch=facts["branch"],
-        manifest_version=created_at_version,
-        operation_id=facts["operation_id"],
-        **decode_facts(facts),
-    )
+    facts = _facts(row)
+    try:
+        return Commit(
+            id=CommitId(row["object_id"]),
+            parent=facts["parent"],
+            created_at=facts["created_at"],
+            branch=facts["branch"],
+            manifest_version=created_at_version,
+            operation_id=facts["operation_id"],
+            **decode_facts(facts),
+        )
+    except KeyError as cause:
+        raise _unreadable(row) from cause
 
 
 def decode_mark(row: Row) -> str | None:
     """The mark of a `graph_commit` row."""
-    mark: str | None = orjson.loads(row["metadata"]).get("mark")
+    mark: str | None = _facts(row).get("mark")
     return mark
 
 

@@ -53,7 +53,7 @@ table that a dead writer left ahead and live ones keep locked is looked at as of
 
 HEAD_READ = Budget(4, (Reclaimed,))
 """A read of a branch head that became old, and was cleaned up, while it was read: the next attempt
-reads the head as it is then."""
+reads the head as it is then. Upkeep begins again too."""
 
 PUBLISH = Budget(5)
 """P4: one publish against other publishers of the branch."""
@@ -61,8 +61,9 @@ PUBLISH = Budget(5)
 AUDIT = Budget(20)
 """The append of one audit row beside those of other recoveries."""
 
-SCHEMA = Budget(8, (SchemaChanged, TypeCheckError, NotFound))
-"""Plans made under a schema that another process changed meanwhile."""
+SCHEMA = Budget(8, (SchemaChanged, TypeCheckError, NotFound, Reclaimed))
+"""Plans made under a schema that another process changed meanwhile. A change that may lose data
+deletes at once what they read."""
 
 
 def change_budget(retries: int) -> Budget:

@@ -14,8 +14,8 @@ import omnigraph as og
 from tests.pipeline.power_law import PowerLaw
 
 ROOT = Path(__file__).parents[2]
-SMALL, LARGE = 5_000_000, 20_000_000
-TOPOLOGY_BYTES_MIN = 400 << 20
+SMALL, LARGE = 5_000_000, 22_000_000
+TOPOLOGY_BYTES_MIN = 400_000_000
 FLAT = 1.25
 
 

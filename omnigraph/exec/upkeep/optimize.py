@@ -24,7 +24,7 @@ from omnigraph.storage.names import MAIN, owner_of
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, CommitNote, TablePin
-from omnigraph.storage.retry import OPTIMIZE, retried
+from omnigraph.storage.retry import HEAD_READ, OPTIMIZE, retried
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.compaction import Outcome, TableDone, TablePlan, Task
 from omnigraph.storage.upkeep.drift import Drift
@@ -104,10 +104,22 @@ class Optimizer:
     def optimize(self) -> OptimizeReport:
         """Compact and index every table of the branch, and fold its manifest."""
         with self.store.upkeep():
-            return self._optimized()
+            return self._begun_again(self._optimized)
 
     def index_loaded(self) -> OptimizeReport:
         """Build and extend the indexes of the tables of a load, as a commit of the index writer."""
+        return self._begun_again(self._indexed)
+
+    def _begun_again(self, work: Callable[[], OptimizeReport]) -> OptimizeReport:
+        """Run from the start when what it read was cleaned up meanwhile. Under another schema the
+        caller does so, with other indexes."""
+
+        def counts(loss: Exception) -> bool:
+            return self.store.snapshot(self.branch).schema == self.catalog.schema_id
+
+        return retried(HEAD_READ, lambda losses: work(), counts=counts)
+
+    def _indexed(self) -> OptimizeReport:
         self._look()
         self._work([key for key, table in self._tables.items() if table.report.skipped is None])
         commit_id = self._commit()
@@ -132,6 +144,9 @@ class Optimizer:
     # Looking
 
     def _look(self) -> None:
+        for key in self._tables:
+            self._drop(key)
+        self._tables.clear()
         snapshot = self.store.snapshot(self.branch)
         indexes = dict(by_table(schema_indexes(self.catalog)))
         for key, pin in sorted(snapshot.tables.items()):

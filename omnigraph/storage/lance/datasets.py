@@ -25,9 +25,11 @@ from omnigraph.storage.lance.refs import (
     BRANCH_REFS,
     ForkRefs,
     Ref,
+    TornRef,
     listed_ref,
     read_ref,
     read_refs,
+    whole_refs,
 )
 from omnigraph.storage.lance.strict_commit import StrictCommits
 from omnigraph.storage.names import encode
@@ -115,10 +117,7 @@ class Datasets:
         handle = self._handles.get(_version_key(pin))
         if handle is not None:
             return handle
-        try:
-            handle = self.open(pin.location, pin.branch, pin.version)
-        except NotFound as cause:
-            raise Reclaimed("version", f"{pin.version} of {pin.table_key}") from cause
+        handle = self.own(pin)
         self.keep(pin, handle)
         return handle
 
@@ -130,7 +129,10 @@ class Datasets:
     def own(self, pin: TablePin) -> Handle:
         """A new handle that is not shared: building an index locks other threads out of its
         handle."""
-        return self.open(pin.location, pin.branch, pin.version)
+        try:
+            return self.open(pin.location, pin.branch, pin.version)
+        except NotFound as cause:
+            raise Reclaimed("version", f"{pin.version} of {pin.table_key}") from cause
 
     def keep(self, pin: TablePin, handle: Handle) -> None:
         """Remember the handle of a version this process wrote or opened."""
@@ -209,6 +211,9 @@ class Datasets:
 
     def refs(self, location: str) -> dict[str, Ref]:
         """Every Lance branch of a dataset, by its encoded name."""
+        if self.is_wary:
+            refs = whole_refs(self.objects, location)
+            return {name: ref for name, ref in refs.items() if self._is_begun(location, name)}
         try:
             with self.lance_call("list_branches", location):
                 listed: dict[str, Any] = dict(self.open(location, branching=True).branches.list())
@@ -219,7 +224,18 @@ class Datasets:
 
     def ref(self, location: str, branch: str) -> Ref | None:
         """One Lance branch, by one small read: listing would read them all."""
-        return read_ref(self.objects, location, branch)
+        try:
+            ref = read_ref(self.objects, location, branch)
+        except TornRef:
+            if self.is_wary:
+                return None
+            raise
+        is_torn = self.is_wary and ref is not None and not self._is_begun(location, encode(branch))
+        return None if is_torn else ref
+
+    def _is_begun(self, location: str, segment: str) -> bool:
+        """Whether a branch has a version that no power cut tore."""
+        return _newest_whole(self.objects, f"{location}/tree/{segment}") is not None
 
     def create_branch(
         self, location: str, branch: str, *, source: str | None, version: int

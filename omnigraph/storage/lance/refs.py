@@ -4,12 +4,14 @@ version each names).
 Invariant: a branch that was deleted and made again under its name has another identity.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, NewType
 
 import orjson
 
+from omnigraph.errors import StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.names import encode
@@ -35,6 +37,10 @@ class Ref:
     created_at: float  # seconds since the epoch
 
 
+class TornRef(StorageFailed):
+    """The file of a branch or a tag is empty, ends too early or says something else."""
+
+
 @dataclass(frozen=True, slots=True)
 class TagRef:
     """A Lance tag: a version of the dataset or of one of its branches."""
@@ -49,8 +55,9 @@ def read_tag(objects: Objects, location: str, tag: str) -> TagRef | None:
     file = objects.get(f"{_tags_folder(location)}/{segment}.json") if _fits(segment) else None
     if file is None:
         return None
-    facts = orjson.loads(file.data)
-    return TagRef(facts["branch"], int(facts["version"]))
+    with _whole(f"{_tags_folder(location)}/{segment}.json"):
+        facts = orjson.loads(file.data)
+        return TagRef(facts["branch"], int(facts["version"]))
 
 
 def tag_names(objects: Objects, location: str) -> list[str]:
@@ -92,13 +99,35 @@ def read_refs(objects: Objects, location: str) -> dict[str, Ref]:
     return {name: ref for name, ref in refs.items() if ref is not None}
 
 
+def whole_refs(objects: Objects, location: str) -> dict[str, Ref]:
+    """Every branch of a dataset by its encoded name, without those whose files a power cut tore."""
+    refs: dict[str, Ref] = {}
+    for path in objects.list(_folder(location)):
+        with suppress(TornRef):
+            ref = _read(objects, path)
+            if ref is not None:
+                refs[PurePosixPath(path).stem] = ref
+    return refs
+
+
+@contextmanager
+def _whole(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, IndexError, TypeError) as cause:
+        raise TornRef(f"read {path}", f"it is damaged ({cause})") from cause
+
+
 def _folder(location: str) -> str:
     return f"{location}/{BRANCH_REFS}"
 
 
 def _read(objects: Objects, path: str) -> Ref | None:
     file = objects.get(path)
-    return None if file is None else decoded_ref(file.data)
+    if file is None:
+        return None
+    with _whole(path):
+        return decoded_ref(file.data)
 
 
 def decoded_ref(data: bytes) -> Ref:

@@ -5,7 +5,7 @@ no branch with such a version.
 """
 
 from omnigraph.storage.lance.datasets import Datasets
-from omnigraph.storage.lance.refs import TAG_REFS, TagRef, read_tag, tag_names
+from omnigraph.storage.lance.refs import TAG_REFS, TagRef, TornRef, read_tag, tag_names
 from omnigraph.storage.names import decode, encode
 from omnigraph.storage.objects import Objects, Root
 
@@ -19,8 +19,13 @@ class TagRefs:
         self._objects = objects
 
     def get(self, location: str, tag: str) -> TagRef | None:
-        """One tag, or None."""
-        return read_tag(self._objects, location, tag)
+        """One tag, or None. After a power cut one that was never acknowledged may be torn."""
+        try:
+            return read_tag(self._objects, location, tag)
+        except TornRef:
+            if self._datasets.is_wary:
+                return None
+            raise
 
     def every(self, location: str) -> dict[str, TagRef]:
         """Every tag of a dataset by its name; one deleted meanwhile is left out."""

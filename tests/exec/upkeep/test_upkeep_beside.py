@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from omnigraph.graph import Graph
+from omnigraph.storage import failpoints
 from omnigraph.storage.manifest import manifest
 from tests.exec.upkeep_child import RECLAIM_AGE_S, read_on, write_on
 from tests.exec.upkeep_world import PERSON, content, made
@@ -59,3 +61,25 @@ def look_after(graph: Graph) -> tuple[int, int]:
         assert {table.classification for table in repaired.tables} == {"none"}
         time.sleep(0.5)
     return optimized, reclaimed
+
+
+def test_h1_optimize_begins_again_when_a_schema_change_deletes_what_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = made(tmp_path / "g", 3, each=20)
+    other = og.open(graph.uri)
+    lost: list[str] = []
+
+    def hit(name: str) -> None:
+        if name == "upkeep.task" and not lost:
+            lost.append(name)
+            narrower = graph.schema.text.replace("bio: String? @index", "")
+            assert narrower != graph.schema.text
+            other.schema.apply(narrower, allow_data_loss=True)
+
+    monkeypatch.setattr(failpoints, "hit", hit)
+    report = graph.optimize()
+    assert lost
+    assert report.commit_id is not None
+    assert len(content(graph)[PERSON]) == 60
+    assert graph.check().findings == ()

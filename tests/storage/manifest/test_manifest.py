@@ -10,7 +10,7 @@ import pytest
 from ulid import ULID
 
 from omnigraph.errors import StorageFailed, UnsupportedVersion, VersionMismatch
-from omnigraph.storage import stamp
+from omnigraph.storage import records, stamp
 from omnigraph.storage.lance.datasets import CommitRaced
 from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.manifest import publish as publish_module
@@ -415,3 +415,15 @@ def test_v2_upkeep_leaves_a_manifest_of_another_version_alone(store: Store) -> N
     with pytest.raises(UnsupportedVersion, match="upgrade omnigraph"):
         store.folding.optimize_manifest("main")
     assert store.objects.list("__manifest") == before
+
+
+@pytest.mark.parametrize("metadata", [None, "", "[]", "{", "{}"])
+def test_a_row_whose_facts_are_damaged_is_a_storage_failure(metadata: str | None) -> None:
+    row = {**dict.fromkeys(records.MANIFEST_SCHEMA.names), "object_id": "x", "metadata": metadata}
+    for decode in (
+        lambda: records.decode_commit(row, 1),
+        lambda: records.decode_head(row, 1),
+        lambda: records.decode_pin(row),
+    ):
+        with pytest.raises(StorageFailed, match="row 'x' is damaged; run `omnigraph check`"):
+            decode()
