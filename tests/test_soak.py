@@ -22,8 +22,6 @@ from tests.soak_plot import plot
 BYTES_A_COMMIT = 1024
 # A killed writer leaves files that no version names; they go once they are older than any write.
 FILES_A_KILL, BYTES_A_KILL = 4, 16_384
-# A schema stays for the commits that had it: two files for each of few changes of schema.
-COMMITS_A_SCHEMA_FILE = 20
 
 
 def bounded(rounds: list[dict[str, int]], commits: list[int]) -> None:
@@ -53,9 +51,10 @@ def at_rest(uri: str) -> None:
 def few(left: dict[str, int], kills: int, commits: int) -> None:
     """What is left at rest follows commits and kills, at so much each, and nothing else."""
     assert left["bytes"] <= 1_000_000 + BYTES_A_COMMIT * commits + BYTES_A_KILL * kills
-    assert left["files _schemas"] <= 20 + commits // COMMITS_A_SCHEMA_FILE
-    assert left["files __locks"] <= 40 + kills // 4
-    assert left["files"] - left["files _schemas"] <= 200 + FILES_A_KILL * kills
+    assert left["files _schemas"] <= 2, "one commit is kept"
+    assert left["files __locks"] <= 20
+    assert left["files _graph_commit_recoveries.lance"] <= 100
+    assert left["files"] <= 200 + FILES_A_KILL * kills
     assert left["files __manifest"] <= 100
 
 

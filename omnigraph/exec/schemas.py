@@ -5,7 +5,8 @@
     _schemas/<id>.joined                 both in one, on an object store: a call less to open it
 
 A branch's head row names its schema by id, a hash of the two files. So a reader learns the schema
-together with the tables it reads, at no further cost, and a commit keeps its schema for ever.
+together with the tables it reads, at no further cost, and a commit keeps its schema for as long as
+it can be read.
 
 Invariant: a schema's files are in `_schemas/` before the commit that names it is published, and
 never change there. Files are used only if they have the hash that was asked for.
@@ -14,7 +15,6 @@ never change there. Files are used only if they have the hash that was asked for
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from threading import Lock
 from typing import TypeVar
 
 import orjson
@@ -24,6 +24,7 @@ from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.light_dataclass import dataclass
+from omnigraph.lru import Lru
 from omnigraph.storage.local_copies import SCHEMAS
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.opening import first_snapshot
@@ -34,6 +35,7 @@ from omnigraph.types import TableKey
 
 SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
 ARCHIVE = "_schemas"
+_SCHEMAS_MAX, _BRANCHES_MAX = 256, 1_000
 _BETWEEN = b"\0"
 
 Result = TypeVar("Result")
@@ -72,29 +74,33 @@ class Schemas:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: dict[SchemaId | None, Accepted] = {}
-        self._known: dict[str, Accepted] = {}
-        self._turn = Lock()
+        self._read: Lru[SchemaId | None, Accepted] = Lru(_SCHEMAS_MAX)
+        self._known: Lru[str, Accepted] = Lru(_BRANCHES_MAX)
 
     def of(self, snapshot: Snapshot) -> Accepted:
         """The schema that a snapshot was written under."""
         schema = self._read.get(snapshot.schema)
         if schema is None:
-            schema = _read(self._store, snapshot.schema)
-            with self._turn:
-                self._read[snapshot.schema] = schema
+            try:
+                schema = _read(self._store, snapshot.schema)
+            except StorageFailed:
+                # Cleanup removes a schema with the last commit that has it.
+                history = self._store.history
+                history.lost.require_readable([history.get(snapshot.commit_id)])
+                raise
+            self._read.put(snapshot.schema, schema)
         return schema
 
     def current(self, branch: str = MAIN) -> Accepted:
         """The current schema of a branch, read from its head."""
         schema = self.of(self._store.snapshot(branch))
-        self._known[branch] = schema
+        self._known.put(branch, schema)
         return schema
 
     def opened(self) -> Accepted:
         """The schema of main as the open of the graph saw it."""
         schema = self.of(first_snapshot(self._store))
-        self._known[MAIN] = schema
+        self._known.put(MAIN, schema)
         return schema
 
     def known(self, branch: str = MAIN) -> Accepted:
@@ -103,7 +109,7 @@ class Schemas:
         schema = self._known.get(branch)
         if schema is None:
             schema = self.of(self._store.snapshot(branch, recent=True))
-            self._known[branch] = schema
+            self._known.put(branch, schema)
         return schema
 
     def changed(self, branch: str = MAIN) -> bool:
@@ -112,7 +118,7 @@ class Schemas:
         try:
             return before is None or self.current(branch).id != before.id
         except NotFound:
-            self._known.pop(branch, None)  # the branch is gone: what the caller met says so
+            self._known.pop(branch)  # the branch is gone: what the caller met says so
             return False
 
     def archive(self, schema: Accepted) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.upkeep.cleanup import Reclaimer
     from omnigraph.storage.upkeep.compaction import Compactor
     from omnigraph.storage.upkeep.drift import Drifts
+    from omnigraph.storage.upkeep.leftovers import Leftovers
     from omnigraph.storage.upkeep.repair import Repairer
     from omnigraph.storage.write_parts import WriteParts
 
@@ -65,6 +66,11 @@ class LateParts:
     def reclaimer(self) -> "Reclaimer":
         """Old versions, and files of none."""
         return self._writing.reclaimer
+
+    @property
+    def leftovers(self) -> "Leftovers":
+        """What lies beside the tables and nobody needs."""
+        return self._writing.leftovers
 
     @property
     def compactor(self) -> "Compactor":

@@ -5,6 +5,9 @@ never share one. Flat, because Lance cannot recreate a branch whose name is a pa
 one's; and free of `.`, because Lance refuses `..` and `.lock`.
 """
 
+import re
+from collections.abc import Collection
+
 from omnigraph.errors import BadRequest
 from omnigraph.types import TableKey, parse_table_key
 
@@ -79,11 +82,24 @@ def lock_name(subject: str, branch: str) -> str:
 
 
 BRANCH_MARK = encode("@")
+_OF_BRANCHES = re.compile(f"publish|transaction|({encode('node:')}|{encode('edge:')}).*")
+_SHORTENED = re.compile("(.*)--[0-9a-f]{16}")
 
 
 def branch_mark(branch: str) -> str:
     """How the names of a branch's locks end, but for long ones."""
     return f"{BRANCH_MARK}{encode(branch)}"
+
+
+def is_lock_of_gone(name: str, live: Collection[str]) -> bool:
+    """Whether a lock belongs to a branch that is none of the live ones, which are given encoded. A
+    name that was shortened shows only how that of its branch begins: it stays while a live one
+    begins so."""
+    subject, _, branch = name.partition(BRANCH_MARK)
+    if not branch or branch in live or not _OF_BRANCHES.fullmatch(subject):
+        return False
+    shortened = _SHORTENED.fullmatch(branch)
+    return shortened is None or not any(each.startswith(shortened[1]) for each in live)
 
 
 def checked_branch(name: str) -> str:

@@ -161,6 +161,7 @@ def facts_of(record: CommitFacts) -> dict[str, Any]:
     return {name: getattr(record, name) for name in _FACT_NAMES}
 
 
+_CHANGES = ("inserted", "updated", "deleted")
 OPTIONAL_FACTS = ("mark", "merged_from", "message", "metadata", "counts")
 
 
@@ -169,18 +170,10 @@ def optional_facts(record: CommitFacts) -> dict[str, Any]:
     facts = {name: getattr(record, name) for name in OPTIONAL_FACTS}
     facts["metadata"] = dict(record.metadata) or None
     facts["counts"] = {
-        key: {op: count for op, count in _each_count(counts) if count}
+        key: {op: count for op in _CHANGES if (count := getattr(counts, op))}
         for key, counts in record.counts.items()
     } or None
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _each_count(counts: RowCounts) -> tuple[tuple[str, int], ...]:
-    return (
-        ("inserted", counts.inserted),
-        ("updated", counts.updated),
-        ("deleted", counts.deleted),
-    )
 
 
 def decode_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,6 +206,7 @@ class Commit(CommitFacts):
     branch: str | None
     manifest_version: int
     operation_id: OperationId | None = None
+    schema: SchemaId | None = field(default=None, compare=False)  # None: not told
 
     @property
     def parents(self) -> tuple[CommitId, ...]:
@@ -300,6 +294,7 @@ def commit_row(commit: Commit) -> Row:
         "branch": commit.branch,
         "operation_id": commit.operation_id,
         "manifest_version": commit.manifest_version,
+        **({} if commit.schema is None else {"schema": commit.schema}),
         **optional_facts(commit),
     }
     return _row(commit.id, GRAPH_COMMIT, metadata=facts, base_objects=list(commit.parents))
@@ -371,9 +366,10 @@ def _facts(row: Row) -> dict[str, Any]:
 
 
 def _unreadable(row: Row) -> StorageFailed:
+    name = row.get("object_id") or row.get("table_key")  # who reads pins reads no ids
     return StorageFailed(
         "read __manifest",
-        f"its row {row['object_id']!r} is damaged; run `omnigraph check`, or restore a backup",
+        f"its row {name!r} is damaged; run `omnigraph check`, or restore a backup",
     )
 
 
@@ -403,6 +399,7 @@ def decode_commit(row: Row, created_at_version: int) -> Commit:
             branch=facts["branch"],
             manifest_version=created_at_version,
             operation_id=facts["operation_id"],
+            schema=facts.get("schema"),
             **decode_facts(facts),
         )
     except KeyError as cause:

@@ -25,7 +25,7 @@ from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.late_parts import LateParts
 from omnigraph.storage.lifetime import Lifetime
 from omnigraph.storage.local_copies import LocalCopies
-from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Locks, hold, make_locks
+from omnigraph.storage.locks.locks import LEASE_TERM_S, LOCK_WAIT_S, Guard, Locks, hold, make_locks
 from omnigraph.storage.locks.turns import Turn, Turns
 from omnigraph.storage.manifest.branches import BACKUP_LOCK, BRANCHES_LOCK, RETENTION_LOCK, Branches
 from omnigraph.storage.manifest.history import History
@@ -122,6 +122,7 @@ class Store(LateParts):
         self.first: Handle | None = None  # the manifest by which an open knew the graph
         super().__init__()
         self._settings = settings
+        self._schema_turn: Guard | None = None  # of a schema change under way
 
     def _write_parts(self) -> WriteParts:
         return WriteParts(
@@ -270,6 +271,9 @@ class Store(LateParts):
 
     def commit_prepared(self, prepared: "Prepared", turn: Turn) -> Commit:
         """Walk a prepared write through the protocol."""
+        if prepared.intent.schema is not None and self._schema_turn is not None:
+            # Without the turn a cleanup may have removed the files of the schema, or a branch come.
+            self._schema_turn.require_alive()
         with self.lifetime.committing():
             return self._writing.commit(prepared, turn)
 
@@ -310,10 +314,14 @@ class Store(LateParts):
         """The turn of one schema change: no other runs, and no branch comes or goes meanwhile."""
         while True:
             self.heal()
-            with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]):
+            with hold(self.locks, [SCHEMA_LOCK, BRANCHES_LOCK]) as guard:
                 # The one before us may have died meanwhile, and settling it takes the same locks.
                 if not _has_unsettled_schema_change(self.sidecars):
-                    yield
+                    self._schema_turn = guard
+                    try:
+                        yield
+                    finally:
+                        self._schema_turn = None
                     return
 
     def close(self) -> None:

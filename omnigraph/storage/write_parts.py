@@ -31,6 +31,7 @@ from omnigraph.storage.stats import Stats
 from omnigraph.storage.upkeep.cleanup import Reclaimer
 from omnigraph.storage.upkeep.compaction import Compactor
 from omnigraph.storage.upkeep.drift import Drifts
+from omnigraph.storage.upkeep.leftovers import Leftovers
 from omnigraph.storage.upkeep.repair import Repairer
 from omnigraph.types import TableKey
 
@@ -67,6 +68,7 @@ class WriteParts:
         self.audit = Audit(datasets, tables)
         self.drifts = Drifts(datasets, tables, manifest, sidecars, locks, read_only=read_only)
         self.reclaimer = Reclaimer(datasets, manifest, queries, sidecars, objects, locks, stats)
+        self.leftovers = Leftovers(where, datasets, sidecars, objects, locks)
         promotions = Promotions(objects)
         reclaims = Reclaims(datasets, manifest, objects, stats)
         self.compactor = Compactor(datasets, tables, objects)

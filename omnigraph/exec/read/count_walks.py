@@ -34,6 +34,9 @@ _BYTES_A_STEP = 24
 _EDGES_TOGETHER = 1 << 20
 """Edges that are looked at together; what is kept of them is a number a node."""
 
+_NODES_TOGETHER = 1 << 18
+"""Nodes whose degrees are multiplied together; what is kept of them is one number."""
+
 _REVERSED = {
     ir.Direction.OUT: ir.Direction.IN,
     ir.Direction.IN: ir.Direction.OUT,
@@ -175,28 +178,40 @@ def _are_held(context: Context, steps: Sequence[Step], source: TableKey) -> bool
 def _totals(
     context: Context, steps: Sequence[Step], source: TableKey
 ) -> tuple[Rows, list[np.ndarray]] | None:
-    """The walks of each length from all nodes, by their second nodes: as many come in as the
-    degree backwards, and as many go on as there are walks from there."""
+    """The walks of each length from all nodes, as one row: by their second nodes, as many come in
+    as the degree backwards, and as many go on as there are walks from there."""
     first = steps[0]
     if not isinstance(_lists(context, first, source), FiledLists):
         return None  # the way back is not in memory
     step = (first.edge, _REVERSED[first.direction], first.target, source)
     back = context.tables.adjacency(*step)
     lists: ListView = back.distinct if isinstance(first, ir.Expand) else back.multiple
-    incoming = lists.degrees(np.arange(lists.nodes)).astype(np.int64)
-    counts = [incoming]
-    for length in range(2, len(steps) + 1):
+    second = _lists(context, steps[1], first.target)
+    further = []
+    for length in range(3, len(steps) + 1):
         onward = _from_every_node(context, steps[1:length], first.target)
-        if onward is None or not _is_safe(onward, incoming):
+        if onward is None:
             return None
-        size = max(len(incoming), len(onward))
-        product = np.zeros(size, np.int64)
-        least = min(len(incoming), len(onward))
-        product[:least] = incoming[:least] * onward[:least]
-        counts.append(product)
-    size = max(map(len, counts))
-    counts = [np.pad(each, (0, size - len(each))) for each in counts]
-    return Rows(size, {}, {}), counts
+        further.append(onward)
+    totals = [0] * len(steps)
+    for begin in range(0, lists.nodes, _NODES_TOGETHER):
+        end = min(begin + _NODES_TOGETHER, lists.nodes)
+        incoming = _degrees_between(lists, begin, end)
+        totals[0] += int(incoming.sum())
+        onwards = [_degrees_between(second, begin, end), *(each[begin:end] for each in further)]
+        for place, onward in enumerate(onwards, start=1):
+            if not _is_safe(onward, incoming):
+                return None
+            totals[place] += int(np.dot(incoming[: len(onward)], onward))
+        context.watch.tick()
+    if max(totals) >= _SAFE:
+        return None
+    return Rows(1, {}, {}), [np.array([total]) for total in totals]
+
+
+def _degrees_between(lists: ListView, begin: int, end: int) -> np.ndarray:
+    """The degrees of the nodes between two numbers, as far as there are such nodes."""
+    return lists.degrees(np.arange(begin, max(begin, min(end, lists.nodes)))).astype(np.int64)
 
 
 def _lists(context: Context, step: Step, source: TableKey) -> ListView:

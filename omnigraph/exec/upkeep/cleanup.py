@@ -16,8 +16,10 @@ from omnigraph import environment
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.consumers import FeedConsumer, end_claim
 from omnigraph.exec.durations import GRACE, Duration, seconds
+from omnigraph.exec.schemas import ARCHIVE
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.upkeep.retention import KeptCommit, Retained, RetentionPolicy, retain
+from omnigraph.exec.upkeep.schemas_in_use import schemas_in_use
 from omnigraph.storage.derived.derived_folder import FOLDER
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.cleanup import LineTask, RunLines, TableCleanup
@@ -99,8 +101,9 @@ def _cleanup(
     tables = store.reclaimer.reclaim(
         retained.versions, retained.floors, confirm=confirm, run=run or partial(_here, store)
     )
+    in_use = partial(schemas_in_use, store, retained, reclaimed=confirm)
     return CleanupReport(
-        (*tables, store.reclaimer.staged_files(confirm=confirm)),
+        (*tables, *store.leftovers.remove(ARCHIVE, in_use, confirm=confirm)),
         keep,
         age,
         retained.kept,

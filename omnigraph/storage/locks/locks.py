@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -36,6 +36,8 @@ FOLDER = "__locks"
 LEASE_TERM_S = 10.0
 LOCK_WAIT_S = 60.0
 _DEAD_SHARE = 0.2
+_IDLE_TERMS = 3
+_KNOWN_MAX = 10_000
 _NEW_MAX = 1_000
 _POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.01
 
@@ -66,8 +68,15 @@ class Locks(Protocol):
     def known(self, prefix: str) -> tuple[str, ...]:
         """The names with a beginning that anybody has taken, sorted."""
 
-    def discard(self, names: Iterable[str]) -> None:
-        """Remove what is kept of locks that the caller holds and nobody will ask for again."""
+    def discard(self, names: Iterable[str], *, for_good: bool = False) -> None:
+        """Remove what is kept of locks that the caller holds and nobody is expected to ask for;
+        `for_good` if these names never come again."""
+
+    def retire(
+        self, is_unneeded: Callable[[str], bool], *, idle_s: float, confirm: bool
+    ) -> tuple[str, ...]:
+        """Remove what is kept of unneeded locks that nobody holds, or only name them. The caller
+        sees to it that none of them comes to be needed meanwhile."""
 
     def presume_new(self, branch: str) -> None:
         """A branch is new, so most likely nobody has taken a lock of it yet."""
@@ -211,10 +220,24 @@ class FileLocks:
         own = (name.removesuffix(".lock") for name in names if name.endswith(".lock"))
         return tuple(sorted(name for name in own if name.startswith(prefix)))
 
-    def discard(self, names: Iterable[str]) -> None:
+    def discard(self, names: Iterable[str], *, for_good: bool = False) -> None:
         for name in names:
             with suppress(OSError):
                 os.unlink(self._folder / f"{name}.lock")
+
+    def retire(
+        self, is_unneeded: Callable[[str], bool], *, idle_s: float, confirm: bool
+    ) -> tuple[str, ...]:
+        """The kernel knows whether a file is held, so it need not have been idle."""
+        gone = []
+        for name in filter(is_unneeded, self.known("")):
+            lock = self.probe(name) if confirm else None
+            if lock is not None:
+                self.discard([name])
+                lock.release()
+            if lock is not None or not confirm:
+                gone.append(name)
+        return tuple(gone)
 
     def presume_new(self, branch: str) -> None:
         """A file lock is opened and made by one call."""
@@ -262,8 +285,9 @@ class LeaseLocks:
         self._objects = objects
         self._stats = stats
         self._term_s = term_s
-        self._free_tags: dict[str, str] = {}
-        self._seen: dict[str, tuple[str, float]] = {}  # leases of others: tag, since when
+        self._free_tags: Lru[str, str] = Lru(_KNOWN_MAX)
+        self._seen: Lru[str, tuple[str, float]] = Lru(_KNOWN_MAX)  # of others: tag, since when
+        self._removed: set[str] = set()  # leases that end without being freed
         self._new: Lru[str, None] = Lru(_NEW_MAX)  # ends of names that nobody seems to have taken
 
     def acquire(self, name: str, *, wait_s: float) -> Lock | None:
@@ -279,12 +303,30 @@ class LeaseLocks:
                 self._ran_out(path, stored)
 
     def known(self, prefix: str) -> tuple[str, ...]:
-        paths = self._objects.list(FOLDER)
-        names = (path.removeprefix(f"{FOLDER}/").removesuffix(".json") for path in paths)
+        names = map(_name, self._objects.list(FOLDER))
         return tuple(name for name in names if name.startswith(prefix))
 
-    def discard(self, names: Iterable[str]) -> None:
-        """A lease that somebody takes this moment cannot be told from a free one by deleting it."""
+    def discard(self, names: Iterable[str], *, for_good: bool = False) -> None:
+        """A delete that lands late would take the lease of a later holder, so a name that may come
+        again is left to `retire`."""
+        for path in map(_path, names) if for_good else ():
+            with suppress(OmnigraphError):  # else it is freed, or runs out by itself
+                self._objects.delete(path)
+                self._removed.add(path)
+
+    def retire(
+        self, is_unneeded: Callable[[str], bool], *, idle_s: float, confirm: bool
+    ) -> tuple[str, ...]:
+        """A lease that was not rewritten for many terms has no holder that renews it. Ages are
+        taken on the store's own clock, from the lease that was rewritten last."""
+        leases = self._objects.listed(FOLDER)
+        newest = max((lease.modified for lease in leases), default=0.0)
+        idle_s = max(idle_s, _IDLE_TERMS * self._term_s)
+        idle = (lease.path for lease in leases if newest - lease.modified > idle_s)
+        gone = [path for path in idle if is_unneeded(_name(path))]
+        if confirm and gone:
+            self._objects.delete(*gone)
+        return tuple(map(_name, gone))
 
     def presume_new(self, branch: str) -> None:
         self._new.put(branch_mark(branch), None)
@@ -292,7 +334,7 @@ class LeaseLocks:
     def _take(self, name: str, *, wait_s: float, until_alive: bool) -> Lock | None:
         self._stats.call("lock.acquire")
         path, owner = _path(name), uuid.uuid4().hex
-        known = self._free_tags.pop(path, None)
+        known = self._free_tags.pop(path)
         tag = self._objects.put_if_match(path, _lease(owner), known) if known else None
         mark = name[name.rfind(BRANCH_MARK) :]
         if tag is None and self._new.get(mark, "") is None:
@@ -312,7 +354,7 @@ class LeaseLocks:
             else:
                 first = first or stored.tag
                 time.sleep(min(0.05, self._term_s / 10))
-        self._seen.pop(path, None)
+        self._seen.pop(path)
         lease = _Lease(self, path, owner, tag, time.monotonic())
         lease.start()
         return lease
@@ -322,7 +364,7 @@ class LeaseLocks:
         part of it when the holder is known to be dead."""
         seen, since = self._seen.get(path, ("", 0.0))
         if seen != stored.tag:
-            self._seen[path] = (stored.tag, time.monotonic())
+            self._seen.put(path, (stored.tag, time.monotonic()))
             return False
         unchanged_s = time.monotonic() - since
         if unchanged_s > self._term_s:
@@ -339,10 +381,13 @@ class LeaseLocks:
         return stored.tag if stored is not None and _owner(stored.data) == owner else None
 
     def freed(self, path: str, tag: str) -> None:
-        """Mark the lease free, unless somebody else has it by now."""
+        """Mark the lease free, unless somebody else has it by now or it was removed."""
+        if path in self._removed:
+            self._removed.remove(path)
+            return
         free = self._objects.put_if_match(path, _lease(None), tag)
         if free is not None:
-            self._free_tags[path] = free
+            self._free_tags.put(path, free)
 
     @property
     def term_s(self) -> float:
@@ -351,6 +396,10 @@ class LeaseLocks:
 
 def _path(name: str) -> str:
     return f"{FOLDER}/{name}.json"
+
+
+def _name(path: str) -> str:
+    return path.removeprefix(f"{FOLDER}/").removesuffix(".json")
 
 
 def _lease(owner: str | None) -> bytes:

@@ -104,7 +104,9 @@ class History:
             commits.update(read)
         lineage = _Lineage(state.identity, state.version, state.seen, commits)
         with self._turn:
-            self._lineages[branch] = lineage
+            # One of a branch that is gone would keep a whole history for each transaction.
+            known_ones = (b for b in self._lineages if self._manifest.known(b) is not None)
+            self._lineages = {**{b: self._lineages[b] for b in known_ones}, branch: lineage}
         return commits
 
     def _read(
@@ -257,8 +259,11 @@ class History:
             self._lines.clear()
 
     def branches(self) -> tuple[str, ...]:
-        """Every branch that has commits of its own, main first."""
-        return (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))
+        """Every branch that has commits of its own, main first. What is remembered of others is
+        let go of."""
+        branches = (MAIN, *sorted(map(decode, self._datasets.refs(LOCATION))))
+        self._manifest.close(but=branches)
+        return branches
 
 
 def _listed(

@@ -6,7 +6,7 @@ state and spare the first look; its publisher builds on that second look.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -225,14 +225,14 @@ class Manifest:
         if self._copies is not None:
             self._copies.leave(self._states.get(MAIN), commits=commits)
 
-    def close(self) -> None:
-        """Drop everything remembered."""
+    def close(self, *, but: Collection[str] = ()) -> None:
+        """Drop everything remembered, but that of these branches."""
         with self._turn:
-            self._states.clear()
-            self._looked.clear()
-            self._contested.clear()
-            self._snapshots.clear()
-            self._past.clear()
+            remembered = (self._states, self._looked, self._contested, self._snapshots)
+            for each in remembered:
+                for branch in set(each).difference(but):
+                    each.pop(branch, None)
+            self._past.discard(lambda branch: branch not in but)
 
     def forget(self, branch: str) -> None:
         """Drop what is remembered of a branch."""

@@ -4,7 +4,7 @@ A process holds a lock of its own for each while the transaction lasts. The lock
 process, so whoever can take it knows that the owner is dead, and removes the branch.
 
 Invariant: a branch is removed only under its owner's lock, and only one that was made here: without
-such a lock a branch belongs to a person, whatever its name.
+such a lock a branch belongs to a person, whatever its name. A name is owned once and never again.
 """
 
 import logging
@@ -37,7 +37,7 @@ class OwnedBranches:
         with hold(self._locks, [lock]):
             yield
             if not self._exists(name):
-                self._locks.discard([lock])
+                self._locks.discard([lock], for_good=True)
 
     def is_owned(self, name: str) -> bool:
         """Whether a process owns, or owned until it died, the branch of this name."""
@@ -61,7 +61,7 @@ class OwnedBranches:
                         "branch.owner_left", level=logging.WARNING, branch=name, cause=cause
                     )
                     continue
-                self._locks.discard([lock])
+                self._locks.discard([lock], for_good=True)
         return tuple(gone)
 
     def _exists(self, name: str) -> bool:

@@ -140,6 +140,7 @@ class Publisher:
             branch=owner_of(state.branch),
             manifest_version=state.version + 1,
             operation_id=change.operation_id,
+            schema=change.schema or state.schema,
             **facts_of(change),
         )
         failpoints.hit("publish.before")
@@ -174,7 +175,7 @@ class Publisher:
         """Stage the new rows together with the removal of the head row they supersede."""
         # The branch's first commit replaces the head row it inherited: without an existing row to
         # collide on, two first commits would both go through.
-        rows: list[Row] = [head_row(state.branch, commit.id, change.schema or state.schema)]
+        rows: list[Row] = [head_row(state.branch, commit.id, commit.schema)]
         new = (pin for pin in change.new_tables if declaration(pin) not in state.declared)
         rows += (table_row(pin.table_key, pin.location) for pin in new)
         version = commit.manifest_version
@@ -250,6 +251,7 @@ def create(
         branch=None,
         manifest_version=1,
         actor=actor,
+        schema=schema,
     )
     rows = [head_row(MAIN, genesis, schema)]
     for pin in pins:

@@ -4,9 +4,12 @@ Invariant: an operation has at most one row. Its recoverer holds the operation's
 before appending is enough.
 """
 
+import pyarrow as pa
+
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets, create_or_replace
 from omnigraph.storage.lance.reader import TableReader
+from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.written_files import version_files
 from omnigraph.storage.records import (
@@ -21,6 +24,7 @@ from omnigraph.storage.retry import AUDIT, retried
 from omnigraph.types import TableKey
 
 LOCATION = "_graph_commit_recoveries.lance"
+FRAGMENTS_MAX = 32
 
 
 class Audit:
@@ -45,14 +49,23 @@ class Audit:
             return
 
         def attempt(losses: int) -> None:
-            # Rows of other operations may come first: an append over them is fine here.
-            staged = self._tables.stage_append(self._pin(), recovery_batch(recovery))
+            staged = self._staged(self._pin(), recovery_batch(recovery))
             flusher = self._datasets.flusher
             flusher.barrier(self._tables.owed([staged]))
             handle = self._datasets.commit(staged.handle, staged.transaction)
             flusher.owe(version_files(LOCATION, staged.transaction, int(handle.version)))
 
         retried(AUDIT, attempt, lost=(CommitRaced,))
+
+    def _staged(self, pin: TablePin, row: pa.Table) -> StagedWrite:
+        """One more row. Rows of other operations may come first: an append over them is fine. Now
+        and then all rows are written as one fragment, which holds only if none came first."""
+        reader = self._tables.reader(pin)
+        if reader.fragment_count() < FRAGMENTS_MAX:
+            return self._tables.stage_append(pin, row)
+        rows = pa.concat_tables([reader.rows(), row])
+        fragments = self._tables.write_fragments(pin, rows, replacing=True)
+        return self._tables.stage_fragments(pin, fragments, replacing=True)
 
     def list(self) -> tuple[Recovery, ...]:
         """Every recovery, newest first."""

@@ -15,8 +15,8 @@ confirmation and before the publish, with the publish's own files; the published
 schema files that changed with it, before the commit is acknowledged.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import partial
 
@@ -160,15 +160,15 @@ class Committer:
         commit, and whether it took several versions of a table."""
         names, intent = lock_names(prepared), prepared.intent
         turn.takes(names)
-        with hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s) as guard:
+        with ExitStack() as stack:
+            with self._dropping_refused(prepared, StorageFailed):
+                locks = hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s)
+                guard = stack.enter_context(locks)
             failpoints.hit("commit.locked")
             seen_at = now_s()
             with unpublished():
-                try:
+                with self._dropping_refused(prepared, Conflict, HeadAhead):
                     self._require_base(prepared, seen_at)
-                except Conflict:
-                    self._drop_refused(prepared)
-                    raise
                 sidecar = self._note(prepared)
                 self._write_sidecar(sidecar, prepared)
             try:
@@ -203,10 +203,15 @@ class Committer:
                 raise HeadAhead(base.table_key, base.version, head)
         failpoints.hit("commit.checked")
 
-    def _drop_refused(self, prepared: Prepared) -> None:
-        """Delete what was staged for a refused attempt and no other."""
-        staged = (write.staged for write in prepared.writes if write.is_own)
-        self._reclaims.drop_refused(self._tables.refused(staged))
+    @contextmanager
+    def _dropping_refused(self, prepared: Prepared, *refusals: type[Exception]) -> Iterator[None]:
+        """Delete what was staged for an attempt that is refused here, and for no other."""
+        try:
+            yield
+        except refusals:
+            staged = (write.staged for write in prepared.writes if write.is_own)
+            self._reclaims.drop_refused(self._tables.refused(staged))
+            raise
 
     def _published_version(self, prepared: Prepared) -> int:
         return self._require_published(prepared).version

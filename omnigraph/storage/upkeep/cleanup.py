@@ -25,7 +25,6 @@ from omnigraph.storage.manifest.state import State
 from omnigraph.storage.manifest.timeline import TableHistory
 from omnigraph.storage.names import MAIN, decode, encode, lock_name, owner_of
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.protocol import promote
 from omnigraph.storage.protocol.audit import LOCATION as AUDIT
 from omnigraph.storage.protocol.sidecars import Sidecars
 from omnigraph.storage.records import TablePin
@@ -311,23 +310,6 @@ class Reclaimer:
             self._objects.delete_prefix(folder)
         size = sum(file.size for file in files)
         return TableCleanup(cleaned.table, bytes=size, files=len(files))
-
-    def staged_files(self, *, confirm: bool) -> TableCleanup:
-        """What writers that died put aside, long ago and for nothing."""
-        cleaned = TableCleanup(promote.FOLDER)
-        try:
-            pending = set(self._sidecars.pending())
-            for file in self._objects.listed(promote.FOLDER):
-                operation = file.path.removeprefix(f"{promote.FOLDER}/").partition("/")[0]
-                if operation in pending or time.time() - file.modified < SAFE_AGE_S:
-                    continue
-                if confirm:
-                    self._objects.delete(file.path)
-                    self._objects.prune(f"{promote.FOLDER}/{operation}")
-                cleaned = _plus(cleaned, TableCleanup(cleaned.table, files=1, bytes=file.size))
-        except OmnigraphError as cause:
-            return _plus(cleaned, TableCleanup(cleaned.table, error=str(cause)))
-        return cleaned
 
     def _audit(self, confirm: bool) -> TableCleanup:
         try:

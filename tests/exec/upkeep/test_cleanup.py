@@ -322,7 +322,9 @@ def test_one_tables_failure_stops_no_other(graph: Graph, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
-@pytest.mark.parametrize(("place", "nth"), [("cleanup.table", 2), ("cleanup.manifest", 1)])
+@pytest.mark.parametrize(
+    ("place", "nth"), [("cleanup.table", 2), ("cleanup.manifest", 1), ("cleanup.schemas", 1)]
+)
 def test_a_cleanup_that_stopped_is_finished_by_the_next(
     graph: Graph, place: str, nth: int, how: str
 ) -> None:

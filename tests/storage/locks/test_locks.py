@@ -242,3 +242,63 @@ def test_lock_files_stay_where_they_are(local: Where) -> None:
     with hold(locks, ["t"]):
         pass
     assert (Path(local.uri) / FOLDER / "t.lock").exists()
+
+
+def test_unneeded_locks_that_nobody_holds_are_retired(
+    where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks_module, "_IDLE_TERMS", 1)
+    locks = locks_of(where, term_s=0.3)
+    for name in ("idle", "needed"):
+        with hold(locks, [name]):
+            pass
+    with hold(locks, ["held"]):
+        time.sleep(1.2)
+        asked = {"idle", "held"}
+        if where.options:  # a file says by itself that it is held
+            assert locks.retire(asked.__contains__, idle_s=0, confirm=False) == ("idle",)
+        assert set(locks.known("")) == {"held", "idle", "needed"}
+        assert locks.retire(asked.__contains__, idle_s=60, confirm=True) == (
+            () if where.options else ("idle",)
+        )
+        locks.retire(asked.__contains__, idle_s=0, confirm=True)
+        assert locks.known("") == ("held", "needed")
+        assert locks_of(where, term_s=0.3).probe("held") is None
+    with hold(locks, ["idle"]):
+        assert locks_of(where, term_s=0.3).probe("idle") is None, "its name is as good as new"
+
+
+def test_a_lock_that_is_retired_again_and_again_has_one_holder(local: Where) -> None:
+    locks, inside, most = locks_of(local), [], []
+    done = threading.Event()
+
+    def work() -> None:
+        for _ in range(40):
+            with hold(locks, ["t"], wait_s=30):
+                inside.append(1)
+                most.append(len(inside))
+                time.sleep(0.0005)
+                inside.pop()
+
+    def retire() -> None:
+        while not done.is_set():
+            locks.retire(lambda name: True, idle_s=0, confirm=True)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    retiring = threading.Thread(target=retire)
+    for thread in (retiring, *threads):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    retiring.join()
+    assert len(most) == 160
+    assert max(most) == 1
+
+
+def test_a_lease_whose_name_never_comes_again_leaves_nothing(s3: Where) -> None:
+    locks = locks_of(s3)
+    with hold(locks, ["once", "again"]):
+        locks.discard(["once"], for_good=True)
+        locks.discard(["again"])
+    assert locks.known("") == ("again",)

@@ -10,6 +10,7 @@ import pytest
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.inline_commits import InlineResidual
+from omnigraph.storage.protocol import audit
 from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.protocol.recover import HeadClass, classify
 from omnigraph.storage.protocol.sidecars import (
@@ -327,3 +328,16 @@ def test_a_write_to_a_table_that_somebody_removed_is_not_acknowledged(
         append(store, PERSON, "b")
     assert store.sidecars.pending() == ()
     assert len(store.history.list()) == 2
+
+
+def test_the_audit_of_many_recoveries_has_few_fragments(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "FRAGMENTS_MAX", 3)
+    for number in range(9):
+        with failpoints.armed("commit.tables_done"), pytest.raises(RecoveryRequired):
+            append(store, PERSON, f"p{number}")
+        store.heal()
+    assert len(store.audit.list()) == 9
+    assert len({each.operation_id for each in store.audit.list()}) == 9
+    assert store.audit._reader().fragment_count() <= 3

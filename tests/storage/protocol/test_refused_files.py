@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,11 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.errors import Conflict
 from omnigraph.graph import Graph
-from omnigraph.storage.protocol.commit import Committer
+from omnigraph.storage.locks.locks import OutOfOrder
+from omnigraph.storage.locks.turns import Turn
+from omnigraph.storage.protocol.commit import Committer, HeadAhead
+from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.types import TableKey
 
 SCHEMA = """node Person { name: String @key
     age: I64?
@@ -89,3 +94,32 @@ class _Refused:
             return self.commit(committer, prepared, turn)
 
         return commit
+
+
+def test_a_write_that_gets_no_lock_or_meets_a_dead_writer_leaves_no_file(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(graph)
+
+    def no_lock(*arguments: Any, **options: Any) -> Any:
+        raise OutOfOrder("node")
+
+    def ahead(*arguments: Any) -> None:
+        raise HeadAhead(TableKey("node:Person"), 1, 2)
+
+    for place, refusal, name in (
+        ("hold", no_lock, "omnigraph.storage.protocol.commit"),
+        ("_require_base", ahead, "omnigraph.storage.protocol.commit.Committer"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{name}.{place}", refusal)
+            write = graph._store.begin(kind=WriterKind.MUTATION)
+            write.append(TableKey("node:Person"), _person("refused"))
+            with pytest.raises((OutOfOrder, HeadAhead)):
+                graph._store._committer.commit(write.prepared(), Turn())
+        assert files(graph) == before
+    graph.mutate(f"query q() {{ {STATEMENTS[1]} }}")
+
+
+def _person(name: str) -> pa.Table:
+    return pa.table({"id": [name], "name": [name], "age": [1]})
