@@ -4,13 +4,15 @@
 
 The bare app parses the same body, hands it to a thread and answers the same bytes. Clients are
 connections of one process that ask again as soon as they are answered. The point lookup and the
-bare app take turns, and the processor time of the server is counted for each request: it says what
-a request costs also on a machine that others keep busy.
+bare app take turns, as do the mutation and the library on a copy of the graph, and the processor
+time of the server is counted for each request: it says what a request costs also on a machine that
+others keep busy.
 """
 
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import statistics
@@ -183,6 +185,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         uri, port = f"{folder}/bench.omni", free_port()
         make_graph(uri)
+        shutil.copytree(uri, f"{folder}/copy.omni")
         words = ["serve", uri, "--unauthenticated", "--bind", f"127.0.0.1:{port}"]
         server = subprocess.Popen(
             [sys.executable, "-c", "from omnigraph.cli.start import program; program()", *words,
@@ -207,28 +210,41 @@ def main() -> None:
                 ("two hops", lambda n, t: hops[(n * 37 + t) % 1000], given.connections),
                 ("10,000 rows as JSON", lambda n, t: many, 4),
                 ("10,000 rows as Arrow", lambda n, t: arrow, 4),
-                ("one-row mutation", add, 1),
             )
             for name, make, connections in others:
                 asyncio.run(ask(port, make, 1, connections))  # warm
                 measured(name, server.pid, port, make, given.seconds, connections)
+            _beside_library(server.pid, port, add, f"{folder}/copy.omni", given)
         finally:
             if bare is not None:
                 bare.terminate()
                 bare.wait(30)
             server.send_signal(signal.SIGTERM)
             server.wait(60)
-        with og.open(uri) as graph:
-            times, cpu = [], time.process_time()
-            for number in range(60):
-                started = time.perf_counter()
-                graph.mutate(ADD, {"n": f"lib{number}"})
-                times.append(time.perf_counter() - started)
+
+
+def _beside_library(pid: int, port: int, add: object, copy: str, given: argparse.Namespace) -> None:
+    """Mutations of the server and of the library on a copy of the graph, in turns."""
+    with og.open(copy) as graph:
+        asyncio.run(ask(port, add, 1, 1))  # warm
+        _alone(graph, 1)
+        for _ in range(TURNS):
+            measured("one-row mutation", pid, port, add, given.seconds / TURNS, 1)
+            cpu = time.process_time()
+            times = _alone(graph, given.seconds / TURNS)
             cost = (time.process_time() - cpu) / len(times) * 1000
             median = statistics.median(times) * 1000
-            print(
-                f"\none-row mutation in the library: p50 {median:.2f} ms, processor {cost:.2f} ms"
-            )
+            print(f"| the same in the library | | {median:.2f} | | {cost:.3f} |", flush=True)
+
+
+def _alone(graph: og.Graph, seconds: float) -> list[float]:
+    """How long mutations take without a server, as many as fit into some seconds."""
+    times, end = [], time.perf_counter() + seconds
+    while not times or time.perf_counter() < end:
+        started = time.perf_counter()
+        graph.mutate(ADD, {"n": f"lib{time.time_ns()}"})
+        times.append(time.perf_counter() - started)
+    return times
 
 
 def _beside_bare(

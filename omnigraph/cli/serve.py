@@ -243,6 +243,14 @@ def _tokens(file: str | None) -> tuple[dict[str, str], str | None]:
     """Actors by digest, and the file they are re-read from, if they are in one."""
     from omnigraph.server.bearer import digests, tokens_of_file, tokens_of_text
 
+    secret = environment.SERVER_TOKENS_AWS.read()
+    if secret is not None:
+        raise BadRequest(
+            f"{environment.SERVER_TOKENS_AWS.name} names '{secret}', and this server does not ask "
+            "AWS for secrets",
+            f"unset it, and have what starts the server pass the secret's text as "
+            f"{environment.SERVER_TOKENS.name}, or write it to the file of --tokens",
+        )
     named = file or environment.SERVER_TOKENS_FILE.read()
     if named is not None:
         return tokens_of_file(named), named

@@ -85,10 +85,15 @@ class AnswerSender:
             return answer.status
         body = b"" if is_bodiless else answer.body
         try:
+            if len(body) <= _PIECE_BYTES:
+                with self._watchdog.within(self._limits.send_seconds):
+                    await send(start)
+                    await send({"type": "http.response.body", "body": body})
+                return answer.status
             with self._watchdog.within(self._limits.send_seconds):
                 await send(start)
-            for begin in range(0, len(body) or 1, _PIECE_BYTES):
-                piece = body if len(body) <= _PIECE_BYTES else body[begin : begin + _PIECE_BYTES]
+            for begin in range(0, len(body), _PIECE_BYTES):
+                piece = body[begin : begin + _PIECE_BYTES]
                 more = begin + _PIECE_BYTES < len(body)
                 # The web server waits before a piece until the client has read the ones before it.
                 with self._watchdog.within(self._limits.send_seconds):

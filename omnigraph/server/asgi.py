@@ -7,11 +7,11 @@ holds, and leaves one log line. The event loop never calls the engine; routes ru
 """
 
 import asyncio
-import os
 import re
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from random import Random
 from time import perf_counter
 from typing import Any
 
@@ -59,6 +59,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LEAVES_AFTER_S = 0.05
 _LATE_S = 1.0
 _GONE = 499
+_random = Random()  # an id must differ from others, and need not be hard to guess
 _CUT_OFF = (
     "the server stopped before this was done; a write may have been made: send it again with its "
     "idempotency key, or look first"
@@ -134,9 +135,10 @@ class ServerApp:
             route = facts.pop("path", None) or "unknown"
             self.metrics.observe(route, status, seconds)
             facts["route"] = route
-            self.log.request(
-                **facts, status=status, ms=round(seconds * 1000, 2), request_id=request_id
-            )
+            facts["status"] = status
+            facts["ms"] = round(seconds * 1000, 2)
+            facts["request_id"] = request_id
+            self.log.request(facts)
 
     async def _cut_off(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
         """Answer a request that was not done when the time to drain had passed. One whose answer
@@ -158,8 +160,6 @@ class ServerApp:
     ) -> int:
         """Answer one request; the status that was sent."""
         endpoint: ApiEndpoint | None = None
-        address = address_of_page(scope)
-        is_page = self.settings.ui and address.startswith("/ui/")
         try:
             if self._agents.serves(scope):
                 return await self._agents.answer(scope, headers, receive, send, request_id, facts)
@@ -173,7 +173,8 @@ class ServerApp:
                     answer = await self._answer(
                         endpoint, path, scope, headers, receive, facts, stack
                     )
-            answer.headers.update(_succession(endpoint))
+            if endpoint is not None and endpoint.successor is not None:
+                answer.headers.update(_succession(endpoint))
             return await self._sender.send(answer, scope, receive, send, request_id)
         except (ClientGone, AnswerBroken):
             raise
@@ -182,7 +183,8 @@ class ServerApp:
             self._count_denial(cause, facts)
             if error.is_fault:
                 self.log.fault(request_id, cause)
-            if is_page:
+            address = address_of_page(scope)
+            if self.settings.ui and address.startswith("/ui/"):
                 answer = self._pages.refusal(error, address, scope["method"])
                 return await self._sender.send(answer, scope, receive, send, request_id)
             document = msgspec.to_builtins(error.body)
@@ -345,15 +347,16 @@ class ServerApp:
         seconds = self._deadline(call.headers)
         call.stop = Stop(int(seconds * 1000))
         future = self.reads.submit(lambda: endpoint.route(call), wait_s=seconds)
-        loop = asyncio.get_running_loop()
         watcher: asyncio.Task[None] | None = None
+        watching: int  # what the watchdog does next for this read
 
         def watch() -> None:
-            nonlocal watcher
-            watcher = loop.create_task(_cancel_when_gone(receive, call.stop, future))
+            nonlocal watcher, watching
+            watcher = self._watchdog.loop.create_task(_cancel_when_gone(receive, call.stop, future))
+            left_s = seconds + _LATE_S - _LEAVES_AFTER_S
+            watching = self._watchdog.add(left_s, partial(_give_up, call.stop, future))
 
         watching = self._watchdog.add(_LEAVES_AFTER_S, watch)
-        late = self._watchdog.add(seconds + _LATE_S, partial(_give_up, call.stop, future))
         try:
             return await future
         except asyncio.CancelledError:
@@ -370,7 +373,6 @@ class ServerApp:
             raise
         finally:
             self._watchdog.remove(watching)
-            self._watchdog.remove(late)
             if watcher is not None:
                 watcher.cancel()
 
@@ -455,7 +457,7 @@ class ServerApp:
 
 def _request_id(headers: RequestHeaders) -> str:
     given = headers.get("x-request-id")
-    return given if given and _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
+    return given if given and _REQUEST_ID.fullmatch(given) else f"{_random.getrandbits(64):016x}"
 
 
 def _succession(endpoint: ApiEndpoint | None) -> dict[str, str]:

@@ -53,16 +53,14 @@ def read_output(
     result: QueryResult, branch: str | None, snapshot: str | None, *, legacy: bool = False
 ) -> wire.LegacyReadOutput:
     """The rows of a read."""
-    facts: dict[str, Any] = {
-        "query_name": result.query_name,
-        "target": wire.ReadTarget(branch=branch, snapshot=snapshot),
-        "row_count": len(result),
-        "columns": result.columns or UNSET,
-        "rows": result.rows,
-    }
-    if legacy:
-        return wire.LegacyReadOutput(**facts)
-    return wire.ReadOutput(**facts, graph_commit_id=result.commit_id)
+    return wire.ReadOutput(
+        query_name=result.query_name,
+        target=wire.ReadTarget(branch=branch, snapshot=snapshot),
+        row_count=len(result),
+        columns=result.columns or UNSET,
+        rows=result.rows,
+        graph_commit_id=UNSET if legacy else result.commit_id,
+    )
 
 
 def change_output(done: MutationResult) -> wire.ChangeOutput:

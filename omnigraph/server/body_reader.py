@@ -26,18 +26,19 @@ class BodyReader:
         self._watchdog = watchdog
         self._limits = limits
         self._folder = folder
+        self._caps = {
+            BodySize.DEFAULT: limits.body_bytes,
+            BodySize.LOAD: limits.load_body_bytes,
+            BodySize.BLOB: limits.blob_body_bytes,
+            BodySize.SPOOLED: limits.spooled_load_bytes,
+        }
 
     async def read(
         self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive, stack: ExitStack
     ) -> None:
         """Read the body whole, within its cap and its time."""
         limits = self._limits
-        cap = {
-            BodySize.DEFAULT: limits.body_bytes,
-            BodySize.LOAD: limits.load_body_bytes,
-            BodySize.BLOB: limits.blob_body_bytes,
-            BodySize.SPOOLED: limits.spooled_load_bytes,
-        }[endpoint.size]
+        cap = self._caps[endpoint.size]
         length = call.headers.get("content-length")
         is_empty = length == "0" or (length is None and "transfer-encoding" not in call.headers)
         if endpoint.body_required or not is_empty:
@@ -59,7 +60,6 @@ class BodyReader:
         chunks: list[bytes] = []
         size = kept = 0
         spool: IO[bytes] | None = None
-        loop = asyncio.get_running_loop()
         is_spooled = cap in (self._limits.spooled_load_bytes, self._limits.blob_body_bytes)
         more = True
         while more:
@@ -76,13 +76,13 @@ class BodyReader:
             if is_spooled and kept > _IN_MEMORY:
                 if spool is None:
                     spool = self._spool(call, stack)
-                await loop.run_in_executor(None, spool.writelines, chunks)
+                await asyncio.to_thread(spool.writelines, chunks)
                 chunks, kept = [], 0
         if spool is None:
             call.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             return
-        await loop.run_in_executor(None, spool.writelines, chunks)
-        await loop.run_in_executor(None, spool.close)
+        await asyncio.to_thread(spool.writelines, chunks)
+        await asyncio.to_thread(spool.close)
 
     def _spool(self, call: RouteCall, stack: ExitStack) -> IO[bytes]:
         file = tempfile.NamedTemporaryFile(dir=self._folder, suffix=".jsonl", delete=False)  # noqa: SIM115

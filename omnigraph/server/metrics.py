@@ -6,6 +6,7 @@ stay in its file and in every sum. Gauges count only while their worker lives.
 
 import os
 import threading
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -61,10 +62,9 @@ class Metrics:
         series = self._seconds.get(route)
         if series is None:
             series = self._seconds[route] = [0.0] * (len(BUCKETS) + 2)
-        for index, bound in enumerate(BUCKETS):
-            if seconds <= bound:
-                series[index] += 1
-                break
+        index = bisect_left(BUCKETS, seconds)
+        if index < len(BUCKETS):
+            series[index] += 1
         series[-2] += seconds
         series[-1] += 1
 

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, TypeVar
@@ -62,7 +63,7 @@ class BoundedPool:
             self._started += 1
             name = f"omnigraph-{self.name}_{self._started}"
             threading.Thread(target=self._serve, name=name, daemon=True).start()
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         future: asyncio.Future[R] = loop.create_future()
         started = perf_counter()
 
@@ -73,6 +74,11 @@ class BoundedPool:
         future.add_done_callback(ended)
         self._jobs.put((loop, future, work))
         return future
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop, asked for once: each time costs a call of the system."""
+        return asyncio.get_running_loop()
 
     def _serve(self) -> None:
         """Work at one job after the other, in a thread."""

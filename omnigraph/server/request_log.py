@@ -30,7 +30,7 @@ class RequestLog:
             self._second = second, shown
         return self._second[1]
 
-    def request(self, **facts: Any) -> None:
+    def request(self, facts: dict[str, Any]) -> None:
         """One request that was answered."""
         self._write("request", facts)
 
@@ -44,14 +44,14 @@ class RequestLog:
         self._write(name, facts)
 
     def _write(self, event: str, facts: dict[str, Any]) -> None:
-        known = {name: value for name, value in facts.items() if value is not None}
         now = time.time()
+        known = [(name, value) for name, value in facts.items() if value is not None]
         if self._as_json:
-            texts = {n: _encodable(v) if isinstance(v, str) else v for n, v in known.items()}
+            texts = {n: _encodable(v) if isinstance(v, str) else v for n, v in known}
             line = orjson.dumps({"time": round(now, 3), "event": event, **texts}, default=str)
             text = line.decode()
         else:
-            said = " ".join([f"{name}={_shown(value)}" for name, value in known.items()])
+            said = " ".join([f"{name}={_shown(value)}" for name, value in known])
             text = f"{self._moment(int(now))} {event} {said}"
         try:
             sys.stderr.write(f"{text}\n")
@@ -62,7 +62,10 @@ class RequestLog:
 def _shown(value: Any) -> str:
     if type(value) in (int, float):
         return str(value)
-    text = _encodable(str(value))
+    text = str(value)
+    if text.isascii() and text.isalnum():
+        return text
+    text = _encodable(text)
     return text if _PLAIN.fullmatch(text) else orjson.dumps(text).decode()
 
 

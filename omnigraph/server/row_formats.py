@@ -19,17 +19,20 @@ from omnigraph.exec.read.result import QueryResult
 
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
 PARQUET = "application/vnd.apache.parquet"
+_JSON = ("application/json", "application/*", "*/*")
 _BATCH_ROWS = 65_536
 _QUOTED = frozenset(',"\r\n')
 
 
 def chosen(accept: str | None) -> str | None:
     """Arrow or CSV where the header names it before JSON; None for JSON."""
-    for part in (accept or "").split(","):
+    if accept is None or accept in _JSON:
+        return None
+    for part in accept.split(","):
         media = part.partition(";")[0].strip().lower()
         if media in (ARROW, CSV):
             return media
-        if media in ("application/json", "application/*", "*/*"):
+        if media in _JSON:
             return None
     return None
 

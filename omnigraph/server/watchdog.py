@@ -6,6 +6,7 @@ action runs at its deadline or up to a tick later, in the event loop, and at mos
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 from itertools import count
 from types import TracebackType
 from typing import Self
@@ -21,9 +22,14 @@ class Watchdog:
         self._numbers = count()
         self._is_ticking = False
 
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop, asked for once: each time costs a call of the system."""
+        return asyncio.get_running_loop()
+
     def add(self, seconds: float, action: Callable[[], None]) -> int:
         """Run an action after some seconds, unless its number is removed before."""
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         number = next(self._numbers)
         self._entries[number] = loop.time() + seconds, action
         if not self._is_ticking:
@@ -62,7 +68,7 @@ class TimeLimit:
         self._task: asyncio.Task[object] | None = None
 
     def __enter__(self) -> Self:
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(self._watchdog.loop)
         self._number = self._watchdog.add(self._seconds, self._expire)
         return self
 

@@ -47,6 +47,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     header_seconds = 20.0
     _late: asyncio.TimerHandle | None = None
+    _is_in_headers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -56,8 +57,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._headers_came()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_in_headers:  # the headers of most requests come whole, and need no timer
+            self._expect_headers()
+
     def on_message_begin(self) -> None:
-        self._expect_headers()
+        self._is_in_headers = True
         super().on_message_begin()
         scope: Any = self.scope
         scope[ABORT] = self.transport.abort
@@ -71,6 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._late = self.loop.call_later(self.header_seconds, self._too_slow)
 
     def _headers_came(self) -> None:
+        self._is_in_headers = False
         if self._late is not None:
             self._late.cancel()
             self._late = None

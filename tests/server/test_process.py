@@ -64,6 +64,18 @@ def test_tokens_and_no_authentication_exclude_each_other(graph: str) -> None:
     assert run("serve", graph, "--unauthenticated", "--tokens", "x").returncode == 2
 
 
+@pytest.mark.parametrize("arguments", [["--unauthenticated"], ["--tokens", "tokens.json"]])
+def test_a_secret_of_aws_is_refused_and_the_refusal_says_where_tokens_go(
+    graph: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"
+    monkeypatch.setenv(variable, "prod/tokens")
+    done = run("serve", graph, *arguments)
+    assert done.returncode == 1
+    assert f"{variable} names 'prod/tokens'" in done.stderr
+    assert "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON" in done.stderr
+
+
 def test_help_says_what_it_does() -> None:
     done = run("serve", "--help")
     assert done.returncode == 0

@@ -237,6 +237,20 @@ def test_SV8_an_operation_is_found_on_whatever_branch_it_wrote(server: Served) -
     refused(server.get("/operations/aside-1?branch=nowhere"), 404, "not_found")
 
 
+def test_SV8_a_key_belongs_to_the_branches_that_have_its_commit(server: Served) -> None:
+    for name in ("here", "there"):
+        server.graph.branches.create(name)
+    key = {"Idempotency-Key": "one-key"}
+    body = {"query": ADD, "params": {"n": "Twice"}, "branch": "here"}
+    here = server.post("/mutate", body, headers=key).json()["commit"]
+    there = server.post("/mutate", {**body, "branch": "there"}, headers=key).json()["commit"]
+    assert here["graph_commit_id"] != there["graph_commit_id"]
+    shown = server.get("/operations/one-key?branch=there").json()
+    assert shown["commit"] == there
+    server.graph.branches.create("heir", "here")
+    refused(server.post("/mutate", {**body, "branch": "heir"}, headers=key), 422, None)
+
+
 def test_a_load_says_which_indexes_it_built_and_a_client_reads_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

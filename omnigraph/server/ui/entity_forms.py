@@ -12,6 +12,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.server.ui.ui_render import readable
 
 _UNQUOTED = ("Date", "DateTime", "String")
+_LINE_ENDS = frozenset("\r\n")  # a field of one line loses them
 
 
 def typed_value(prop: Property | None, text: str) -> Any:
@@ -43,7 +44,7 @@ def form_field(prop: Property, value: Any, owner: Type) -> dict[str, Any]:
         "value": value,
         "is_fixed": is_fixed,
         "is_blob": prop.type.is_blob,
-        "is_long": prop.type.is_text and (len(text) > 60 or "\n" in text),
+        "is_long": prop.type.is_text and (len(text) > 60 or not _LINE_ENDS.isdisjoint(text)),
         "choices": prop.type.enum_values if not prop.type.is_list else None,
         "nullable": prop.type.nullable,
     }

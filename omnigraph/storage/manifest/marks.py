@@ -1,7 +1,8 @@
 """Index of commit marks: which manifest version published the commit of a mark.
 
-Invariant: it is of the fragments that a manifest has, each read once in a process: a lookup costs
-what was published, or folded, since the last one, and not the history. A branch shares what its
+Invariant: it is of the fragments that a manifest has, each read once in a process, and none that it
+published itself: a lookup costs what others published, or a fold wrote, since the last one, and not
+the history. A branch shares what its
 ancestors' fragments said. Digests of marks are kept, so a hit is compared with the commit itself.
 """
 
@@ -40,10 +41,17 @@ class MarkIndex:
             }
             for number, stored, version in read(fresh):
                 added[files[number]].setdefault(hash(stored), []).append(version)
-            with self._turn:
-                if len(self._by_files) > _FRAGMENTS_MAX:
-                    self._by_files.clear()
-                self._by_files |= added
+            self._add(added)
             known |= added
         digest = hash(mark)
         return [version for each in known.values() if each for version in each.get(digest, ())]
+
+    def published(self, fragment: LanceFragment, mark: str | None, version: int) -> None:
+        """Add a fragment that this process wrote: it holds one commit, whose mark is known."""
+        self._add({files_of(fragment): {} if mark is None else {hash(mark): [version]}})
+
+    def _add(self, fragments: dict[tuple[str, ...], MarkedVersions]) -> None:
+        with self._turn:
+            if len(self._by_files) > _FRAGMENTS_MAX:
+                self._by_files.clear()
+            self._by_files |= fragments

@@ -211,8 +211,10 @@ class Publisher:
         """Remember what was just published without reading it back."""
         if handle.version != state.version + 1:
             return  # rebased over a fold: the next look reads it
-        ids = frozenset(fragment.fragment_id for fragment in known_fragments(handle))
+        fragments = {fragment.fragment_id: fragment for fragment in known_fragments(handle)}
+        ids = frozenset(fragments)
         new = max(ids)
+        self._queries.marks.published(fragments[new], change.mark, int(handle.version))
         heads = {row: head for row, head in state.heads.items() if row != state.head_row}
         own = head_id(state.branch)
         schema = change.schema or state.schema

@@ -13,6 +13,7 @@ from lance.fragment import LanceFragment
 
 from omnigraph.storage.lance.columns import ADDRESS, CREATED
 from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.marks import MarkIndex
 from omnigraph.storage.manifest.published_at import among, between, chosen, versions_of
@@ -40,7 +41,7 @@ class Queries:
     def __init__(self, datasets: Datasets, manifest: Manifest) -> None:
         self._datasets = datasets
         self._manifest = manifest
-        self._marks = MarkIndex()
+        self.marks = MarkIndex()
 
     def find(self, state: State, ids: Iterable[CommitId]) -> tuple[Commit, ...]:
         """Those of the commits that a branch has, looked up without reading the whole lineage."""
@@ -72,8 +73,8 @@ class Queries:
 
     def marked(self, state: State, mark: str) -> Commit | None:
         """The commit of a branch that carries a mark."""
-        versions = self._marks.versions(
-            state.handle.get_fragments(), mark, partial(self._read_marks, state)
+        versions = self.marks.versions(
+            known_fragments(state.handle), mark, partial(self._read_marks, state)
         )
         candidates = self.commits_at(state, versions) if versions else ()
         return next((commit for commit in candidates if commit.mark == mark), None)

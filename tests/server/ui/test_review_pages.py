@@ -136,7 +136,7 @@ def test_SV17_a_review_on_its_pages_from_its_opening_to_its_merge(
     assert f'href="{G}/entities/node/Person/Dee?point=work"' in said.text
     half = send(bob, f"{path}/comments", page, text="Kept", kind="node")
     assert half.status_code == 400
-    assert ">Kept</textarea>" in half.text
+    assert ">\nKept</textarea>" in half.text
     assert send(bob, f"{path}/approve", page).status_code == 400
     site.graph.mutate(ADD, {"n": "Old<b>", "a": 120}, branch="work")
     late = send(bob, f"{path}/approve", page, source_commit=heads(page)["source_commit"])

@@ -43,6 +43,30 @@ def test_SV8_a_lookup_reads_what_was_published_since_and_nothing_twice(
     assert read == []
 
 
+def test_SV8_a_writer_reads_the_marks_of_others_and_knows_its_own(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    reads = Queries._read_marks
+
+    def noted(self: Queries, state: object, fragments: list[object]) -> object:
+        read.append(len(fragments))
+        return reads(self, state, fragments)  # type: ignore[arg-type]
+
+    graph.mutate(ADD, {"n": "first"}, once="first")
+    monkeypatch.setattr(Queries, "_read_marks", noted)
+    for number in range(3):
+        graph.mutate(ADD, {"n": f"n{number}"}, once=f"own{number}")
+        graph.mutate(ADD, {"n": f"m{number}"})
+    assert graph.mutate(ADD, {"n": "n1"}, once="own1").repeated
+    assert read == []
+    with og.open(graph.uri) as other:
+        theirs = other.mutate(ADD, {"n": "theirs"}, once="theirs").commit
+    read.clear()
+    assert graph.commits.once("theirs") == theirs
+    assert read == [1]
+
+
 def test_SV8_a_branch_has_the_marks_that_it_inherited(graph: Graph) -> None:
     done = graph.mutate(ADD, {"n": "a"}, once="first")
     graph.branches.create("b")
