@@ -218,6 +218,8 @@ def _given(backfill: list[str] | None) -> dict[str, str]:
 
 
 def _applied(where: str, done: SchemaApplied) -> Iterator[str]:
+    from omnigraph.catalog.schema_diff import hint_lines
+
     yield f"schema apply for {where}"
     yield "supported: yes"
     yield f"applied: {'yes' if done.applied else 'no'}"
@@ -225,6 +227,7 @@ def _applied(where: str, done: SchemaApplied) -> Iterator[str]:
     yield from (f"- {step}" for step in done.steps)
     if not done.steps:
         yield "no schema changes"
+    yield from hint_lines(done.hints)
 
 
 def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> dict[str, object]:
