@@ -27,7 +27,7 @@ def rename_hints(old: Catalog, new: Catalog, fillings: Mapping[str, str]) -> Ite
         # The members of a family follow from the interface at its end.
         gone = [each for each in before.values() if not _is_member(each)]
         added = [each for each in added if not _is_member(each)]
-        if len(gone) == len(added) == 1:
+        if kind is not Kind.INTERFACE and len(gone) == len(added) == 1:
             yield _hint(added[0].name, gone[0].name, "rows")
 
 
