@@ -111,7 +111,11 @@ def test_an_annotation_that_changes_only_its_kind_of_value_is_a_change() -> None
             "node Book { title: String, cost: F64? }",
             ["if Book.cost is price under another name"],
         ),
-        ("node A { a: I32 } node B { b: I32 }", "node A { a: I32 } node C { b: I32 }", ["if C is B"]),
+        (
+            "node A { a: I32 } node B { b: I32 }",
+            "node A { a: I32 } node C { b: I32 }",
+            ["if C is B"],
+        ),
         (
             "node A { a: I32 } edge E: A -> A { w: F64 }",
             "node A { a: I32 } edge E: A -> A { x: F64 }",
