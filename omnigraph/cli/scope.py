@@ -67,6 +67,7 @@ _ALLOWED = {
     **dict.fromkeys(("optimize", "repair", "cleanup"), _DIRECT | {"--policy"}),
     **dict.fromkeys(("check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
+    "queries list": _DIRECT | {"--server"},
     "jobs": _UNASKED,
     "mcp": _ANY,
     "init": _OWN,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.files import Options
