@@ -219,11 +219,12 @@ def _value(flag: str, value: str | None) -> str:
 
 
 def _why(command: str, flag: str) -> str:
-    """Where to run what works on files."""
+    """Who does what works on files: a job of the server, or a command beside them."""
     if flag != "--server" or command not in _ON_FILES:
         return ""
-    jobs = ", or as a job: omnigraph jobs start" if command in ("optimize", "cleanup") else ""
-    return f": run it where the files of the graph are{jobs}"
+    if command in ("optimize", "cleanup"):
+        return f": let the server do it, with omnigraph jobs start {command} --wait"
+    return ": run it where the files of the graph are"
 
 
 _ON_FILES = ("optimize", "cleanup", "repair", "check", "backup", "embed", "draw", "init")

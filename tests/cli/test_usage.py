@@ -16,6 +16,7 @@ BLOB = ("blob", "get", "node", "Doc", "a", "file")
 LOAD = ("load", "--data", "x.jsonl", "--mode", "merge")
 
 VALUES = {
+    "upkeep of a server": (("optimize", "--server", "prod"), "jobs start optimize --wait"),
     "a duration": (("cleanup", "--older-than", "soon"), "'soon' is no duration"),
     "no unit of time": (("cleanup", "--older-than", "7y"), "'7y' is no duration"),
     "a grace": (("cleanup", "--keep", "1", "--grace", "-1s"), "is no duration"),
