@@ -39,7 +39,7 @@ def _properties(
     kind: Kind, old: AnyType, new: AnyType, fillings: Mapping[str, str]
 ) -> Iterator[str]:
     kept = {prop.id for prop in old.properties} & {prop.id for prop in new.properties}
-    gone = [prop for prop in old.properties if prop.id not in kept]
+    gone = [p for p in old.properties if p.id not in kept and p.injected_from is None]
     added = [
         prop
         for prop in new.properties
