@@ -200,8 +200,8 @@ def test_a_served_graph_is_named_in_every_way(
         (("backup", f"{url}/graphs/{name}", "x"), "backup does not work over HTTP"),
         (("init", f"{url}/graphs/new", "--schema", "x.pg"), "init does not work over HTTP"),
         (("recoveries",), "recoveries.list does not work over HTTP"),
-        (("query", "find_person"), "stored query not found"),
-        (("mutate", "add_person"), "stored query not found"),
+        (("query", "find_person"), "stored query 'find_person' not found"),
+        (("mutate", "add_person"), "stored query 'add_person' not found"),
     ):
         done = run(*words)
         assert done.returncode == 1, words
