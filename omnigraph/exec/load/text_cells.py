@@ -63,7 +63,7 @@ class CsvRows:
 
     @property
     def count(self) -> int:
-        return self.columns.num_rows + len(self.ragged)
+        return len(self.columns) + len(self.ragged)
 
 
 def csv_rows(

@@ -188,7 +188,7 @@ def test_a_bad_line_is_refused_with_its_rule_and_line(line: bytes, rule: str) ->
     good = lines(person("first"))
     done = decoded(good + line + b"\n" + lines(person("last")))
     assert dict(done.faults.counts) == {rule: 1}
-    ((_, violation),) = done.faults.first.values()
+    ((_, violation),) = done.faults.listed()
     assert violation.line == 2
     assert sum(part.table.num_rows for part in done.rows) == 2
 
