@@ -5,6 +5,7 @@ means is said by the property that it fills. A row with more or fewer cells than
 out of the columns and named, so every row counts once.
 """
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,10 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from omnigraph.errors import BadRequest, Violation
-from omnigraph.exec.load.text_lines import text_lines, unclosed_quote
+from omnigraph.exec.load.text_lines import text_lines, unclosed_quote, undecodable_line
 
 COMMAS = "separate them by commas, or by tabs in a file that is called .tsv"
 _CLOSE_IT = "close it, and write a quote inside quotes twice; nothing was written"
+_SAVE_AS_UTF8 = "save it with the encoding UTF-8; nothing was written"
 _OTHER_SIGNS = (";", "|", "\t")
 
 
@@ -70,13 +72,17 @@ def csv_rows(
     reopen: Callable[[], Any], delimiter: str = ",", name: str = "the body"
 ) -> Iterator[CsvRows]:
     """The rows of CSV, every cell as text, an empty one null. `reopen` gives it from its start;
-    `BadRequest` if it ends inside quotes."""
+    `BadRequest` if it ends inside quotes or is not UTF-8."""
     reading, failed = _CsvReading(delimiter), None
     try:
         yield from reading.rows(reopen)
     except pa.ArrowInvalid as cause:
         # A quote that is never closed may make a row too long for the reader.
         failed = cause
+    except UnicodeDecodeError:
+        with reopen() as stream:
+            bad = undecodable_line(stream.read)
+        raise BadRequest(f"line {bad} of {name} is not UTF-8 text", _SAVE_AS_UTF8) from None
     if reading.is_ended and not reading.is_doubtful and failed is None:
         return
     with reopen() as stream:
@@ -113,13 +119,14 @@ class _CsvReading:
         )
         first = 1
         with reopen() as stream:
-            ended = _Ended(stream, f"\n{self._end}\n".encode())
+            ended = _Utf8Stream(stream, f"\n{self._end}\n".encode())
             for columns in self._open(ended, self._invalid, convert):
                 rows = CsvRows(columns, first, self._taken(first + columns.num_rows - 1))
                 self._require_commas(names, rows)
                 first += rows.count
                 self.is_doubtful = self.is_doubtful or any(map(_has_quoted_lines, columns.columns))
-                yield rows
+                if rows.count:
+                    yield rows
         if self._ragged:
             schema = pa.schema([(name, pa.utf8()) for name in names])
             none = pa.RecordBatch.from_arrays(
@@ -131,7 +138,7 @@ class _CsvReading:
 
     def _names(self, reopen: Callable[[], Any]) -> list[str]:
         with reopen() as stream:
-            head = self._open(stream, lambda row: "skip")
+            head = self._open(_Utf8Stream(stream), lambda row: "skip")
             names: list[str] = head.schema.names
             head.close()
         return names
@@ -180,19 +187,23 @@ def _has_quoted_lines(cells: pa.StringArray) -> bool:
     return bool(pc.any(pc.match_substring(of_lines, '"')).as_py())
 
 
-class _Ended:
-    """A binary file with more bytes after its end."""
+class _Utf8Stream:
+    """A binary file with more bytes after its end. It is checked to be UTF-8 here: the reader
+    cannot hand over a ragged row that is not."""
 
     closed = False
 
-    def __init__(self, stream: Any, end: bytes) -> None:
+    def __init__(self, stream: Any, end: bytes = b"") -> None:
         self._stream = stream
         self._end = end
+        self._decoder = getincrementaldecoder("utf-8")()
 
     def read(self, count: int) -> bytes:
         data = bytes(self._stream.read(count))
         if not data:
             data, self._end = self._end, b""
+        if not data.isascii() or self._decoder.getstate()[0]:
+            self._decoder.decode(data)
         return data
 
     def readable(self) -> bool:

@@ -1,4 +1,4 @@
-"""Lines of a CSV file as text, and the quote among them that nobody closed.
+"""Lines of a CSV file as text: where a quote opens that is never closed, and what is not UTF-8.
 
 Invariant: lines are those that an editor shows, also inside quotes. A file is read here only when
 something is wrong with it.
@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _READ_BYTES = 1 << 20
+_ESCAPED = re.compile("[\udc80-\udcff]")
 _TO_CLOSING = re.compile(r'(?:[^"]|"")*+"')
 
 
-def text_lines(read: Callable[[int], bytes]) -> Iterator[str]:
+def text_lines(read: Callable[[int], bytes], errors: str = "replace") -> Iterator[str]:
     """The lines of a file as text, with their ends."""
 
     class Raw(io.RawIOBase):
@@ -25,7 +26,13 @@ def text_lines(read: Callable[[int], bytes]) -> Iterator[str]:
             buffer[: len(data)] = data
             return len(data)
 
-    return iter(io.TextIOWrapper(io.BufferedReader(Raw()), "utf-8", "replace", newline=""))
+    return iter(io.TextIOWrapper(io.BufferedReader(Raw()), "utf-8", errors, newline=""))
+
+
+def undecodable_line(read: Callable[[int], bytes]) -> int:
+    """The number of the first line that is not UTF-8; there is one."""
+    lines = enumerate(text_lines(read, "surrogateescape"), 1)
+    return next(number for number, line in lines if _ESCAPED.search(line))
 
 
 def unclosed_quote(lines: Iterable[str], delimiter: str) -> int | None:

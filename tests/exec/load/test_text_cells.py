@@ -129,3 +129,11 @@ def test_rows_with_cells_left_out_or_too_many_are_told_with_other_faults(tmp_pat
 
 def test_every_row_with_cells_left_out_is_counted(tmp_path: Path) -> None:
     assert told(tmp_path, ["S1,DE"] * 70_000).startswith("70000 rows: the row has 2 cells, not 4")
+
+
+@pytest.mark.parametrize("row", ["Bj\xf6rk", "Bj\xf6rk,DE,,", 'B,DE,"\xf6', "B,DE,,\xf6"])
+def test_csv_in_another_encoding_is_refused_with_its_line(tmp_path: Path, row: str) -> None:
+    text = "\n".join([HEADER, ROWS[0].replace("Name", "N\xe4me"), "A,DE,\ufffd,", row, *ROWS[1:]])
+    damaged = text.encode().replace("\xf6".encode(), b"\xf6")
+    with pytest.raises(og.BadRequest, match="line 4 of the body is not UTF-8 text; save it with"):
+        list(csv_rows(lambda: io.BytesIO(damaged)))
