@@ -137,3 +137,16 @@ def test_csv_in_another_encoding_is_refused_with_its_line(tmp_path: Path, row: s
     damaged = text.encode().replace("\xf6".encode(), b"\xf6")
     with pytest.raises(og.BadRequest, match="line 4 of the body is not UTF-8 text; save it with"):
         list(csv_rows(lambda: io.BytesIO(damaged)))
+
+
+def test_rows_keep_their_numbers_among_ragged_ones_in_a_file_of_several_blocks() -> None:
+    rows = [f"{n},DE" if n % 7 < 2 else f"{n},DE,Name {n},2020-01-02" for n in range(1, 90_001)]
+    text = "\n".join([HEADER, *rows]).encode()
+    read = list(csv_rows(lambda: io.BytesIO(text)))
+    assert len(read) > 2
+    assert sum(each.count for each in read) == len(rows)
+    for each in read:
+        ragged = {row.row for row in each.ragged}
+        numbers = [n for n in range(each.first, each.first + each.count) if n not in ragged]
+        assert each.columns["code"].to_pylist() == [str(n) for n in numbers]
+        assert all(n % 7 < 2 for n in ragged)
