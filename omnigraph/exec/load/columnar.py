@@ -16,9 +16,9 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
-from omnigraph.exec.load.rule_faults import REJECTS_SHOWN, rule_faults
+from omnigraph.exec.load.rule_faults import LOOKED_AT, REJECTS_SHOWN, rule_faults
 from omnigraph.exec.load.text_cells import COMMAS, RaggedRow, other_separator
-from omnigraph.exec.rules.faults import EXAMPLES_MAX, Faults
+from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.column_casts import Spelling, cast_column, is_string
 from omnigraph.exec.values.columns import in_one
@@ -97,7 +97,7 @@ def ragged_faults(
     """The faults of rows of CSV that have too few or too many cells."""
     faults = Faults(keep_rejects)
     if ragged:
-        shown = ragged[: REJECTS_SHOWN if keep_rejects else EXAMPLES_MAX]
+        shown = ragged[: REJECTS_SHOWN if keep_rejects else LOOKED_AT]
         violations = [each.violation(type_name, file) for each in shown]
         faults.add_many(part, violations, len(ragged))
         faults.unread.add(type_name)
