@@ -70,5 +70,5 @@ def _opening(line: str, start: int, delimiter: str) -> int:
 
 def _opening_after(line: str, start: int, delimiter: str) -> int:
     """The same, from the cell after that at `start` on."""
-    found = line.find(f'{delimiter}"', start)
-    return found if found < 0 else found + 2
+    before = line.find(f'{delimiter}"', start)
+    return before if before < 0 else before + 2
