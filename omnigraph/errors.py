@@ -226,7 +226,8 @@ class NotFound(Refused):
     hint: str = ""
 
     def __str__(self) -> str:
-        return _with_hint(f"{self.kind} '{self.name}' not found", self.hint)
+        named = f"{self.kind} '{self.name}'" if self.name else self.kind
+        return _with_hint(f"{named} not found", self.hint)
 
 
 @dataclass(eq=False)

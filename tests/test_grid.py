@@ -5,6 +5,7 @@ import pstats
 import unicodedata
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +63,7 @@ def test_a_chinese_column_lines_up() -> None:
 
 def test_nothing_in_a_value_moves_the_cursor() -> None:
     nasty = "a\x1b[2Jb\rc\nd\x00e"
-    answer = QueryRows("q", "main", None, ["v"], [{"v": nasty}], "01X")
+    answer = QueryRows("q", "main", None, ["v"], [{"v": nasty}], [[nasty]], "01X")
     for format in (Format.KV, Format.TABLE):
         assert all(line.isprintable() for line in lines_of(answer, format)), format
     assert value_text(nasty) == r"a\x1b[2Jb\rc\nd\x00e"
@@ -71,12 +72,19 @@ def test_nothing_in_a_value_moves_the_cursor() -> None:
 def test_a_row_with_more_columns_than_fit_is_shown_below_each_other() -> None:
     columns = [f"column_{n}" for n in range(12)]
     rows = [{column: "a long value" for column in columns}]
-    answer = QueryRows("q", "main", None, columns, rows, "01X")
+    answer = QueryRows("q", "main", None, columns, rows, [list(rows[0].values())], "01X")
     narrow = list(lines_of(answer, Format.TABLE, TableStyle(terminal_columns=40)))
     assert narrow[:3] == ["1 rows from branch main via q", "row 1", "column_0: a long value"]
     wide = list(lines_of(answer, Format.TABLE, TableStyle(terminal_columns=200)))
     assert wide[1].startswith("column_0")
     assert max(map(len, wide)) <= 200
+
+
+@pytest.mark.parametrize("format", [Format.TABLE, Format.CSV, Format.KV, Format.MARKDOWN])
+def test_two_columns_with_one_name_show_their_own_values(format: Format) -> None:
+    answer = QueryRows("q", "main", None, ["p", "p"], [{"p": 39}], [[9, 39]], "01X")
+    text = "\n".join(lines_of(answer, format))
+    assert text.index("9") < text.index("39")
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,7 @@ def query(
             snapshot,
             result.columns,
             result.rows,
+            result.tuples(),
             result.commit_id,
         )
         _deliver(answer, Format.JSON if json else format, out)

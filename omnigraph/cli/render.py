@@ -41,6 +41,9 @@ class QueryRows:
     snapshot: str | None
     columns: Sequence[str]
     rows: Sequence[Mapping[str, object]]
+    cells: Sequence[
+        Sequence[object]
+    ]  # by position: of two columns with one name a row has the last
     commit_id: str
 
     @property
@@ -110,8 +113,8 @@ def _jsonl(answer: QueryRows) -> Iterator[str]:
 
 def _csv(answer: QueryRows) -> Iterator[str]:
     yield _csv_line(answer.columns)
-    for row in answer.rows:
-        yield _csv_line([_cell(row.get(column)) for column in answer.columns])
+    for row in answer.cells:
+        yield _csv_line([_cell(value) for value in row])
 
 
 def _csv_line(cells: Sequence[str]) -> str:
@@ -134,12 +137,12 @@ def _kv(answer: QueryRows) -> Iterator[str]:
     yield answer.title
     if not answer.rows:
         yield "(no rows)"
-    for number, row in enumerate(answer.rows, start=1):
+    for number, row in enumerate(answer.cells, start=1):
         if number > 1:
             yield ""
         yield f"row {number}"
-        for column in answer.columns:
-            yield f"{flat(column)}: {flat(_cell(row.get(column)))}"
+        for column, value in zip(answer.columns, row, strict=True):
+            yield f"{flat(column)}: {flat(_cell(value))}"
 
 
 def _markdown(answer: QueryRows) -> Iterator[str]:
@@ -149,8 +152,8 @@ def _markdown(answer: QueryRows) -> Iterator[str]:
         return
     yield _markdown_line(answer.columns)
     yield _markdown_line(["---"] * len(answer.columns))
-    for row in answer.rows:
-        yield _markdown_line([_cell(row.get(column)) for column in answer.columns])
+    for row in answer.cells:
+        yield _markdown_line([_cell(value) for value in row])
 
 
 def _markdown_line(cells: Sequence[str]) -> str:
@@ -163,7 +166,7 @@ def _table(answer: QueryRows, look: TableStyle) -> Iterator[str]:
         yield answer.title
         yield "(no rows)"
         return
-    cells = [[flat(_cell(row.get(c))) for c in answer.columns] for row in answer.rows]
+    cells = [[flat(_cell(value)) for value in row] for row in answer.cells]
     heads = [flat(column) for column in answer.columns]
     longest = [max(map(cell_width, column)) for column in zip(heads, *cells, strict=True)]
     widths = fitted([min(width, look.column_width) for width in longest], look.terminal_columns)

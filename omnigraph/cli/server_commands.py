@@ -158,12 +158,13 @@ def invoked(
     """The rows of a stored read query of a server."""
     with connected_graph(url, read_only=True) as graph:
         answer = graph.stored_queries.document(name, params, branch, snapshot)
-    target = answer["target"]
+    target, columns = answer["target"], answer.get("columns", [])
     return QueryRows(
         answer["query_name"],
         target["branch"],
         target["snapshot"],
-        answer.get("columns", []),
+        columns,
         answer["rows"],
+        [[row.get(column) for column in columns] for row in answer["rows"]],
         answer.get("graph_commit_id", ""),
     )

@@ -106,7 +106,13 @@ class Session:
         if isinstance(plan, ReadPlan):
             result = self.graph.query(text, given, branch=self.branch)
             answer = QueryRows(
-                result.query_name, self.branch, None, result.columns, result.rows, result.commit_id
+                result.query_name,
+                self.branch,
+                None,
+                result.columns,
+                result.rows,
+                result.tuples(),
+                result.commit_id,
             )
             show_answer(answer, self.format)
             return

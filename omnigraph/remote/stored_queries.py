@@ -3,13 +3,16 @@
 Invariant: the verb must match the query: a read that is asked for never runs a mutation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from omnigraph.arguments import checked
+from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.exec.mutate.run import MutationResult
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.remote.from_wire import mutation_of
@@ -52,6 +55,20 @@ class RemoteStoredQueries:
             for each in self._http.document("/queries")["queries"]
         )
 
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        """Say of a query that is not there which one resembles it, as far as the actor may know."""
+        try:
+            yield
+        except NotFound as missing:
+            if missing.kind != "stored query":
+                raise
+            known: tuple[str, ...] = ()
+            with suppress(OmnigraphError):
+                known = tuple(each.name for each in self.list())
+            hint = did_you_mean(name, known) if known else ""
+            raise NotFound("stored query", name, hint) from missing
+
     @checked
     def query(
         self,
@@ -64,7 +81,8 @@ class RemoteStoredQueries:
         """The rows of a stored read."""
         self._session.require_branch(branch, snapshot)
         body = _read_body(params, branch, snapshot)
-        answer = self._http.ask(f"/queries/{segment(name)}", body, Accept=ARROW)
+        with self._named(name):
+            answer = self._http.ask(f"/queries/{segment(name)}", body, Accept=ARROW)
         return result_of(answer, self._http.uri)
 
     def document(
@@ -75,7 +93,9 @@ class RemoteStoredQueries:
         snapshot: str | None,
     ) -> Document:
         """The answer of a stored read as the server writes it."""
-        answer = self._http.ask(f"/queries/{segment(name)}", _read_body(params, branch, snapshot))
+        body = _read_body(params, branch, snapshot)
+        with self._named(name):
+            answer = self._http.ask(f"/queries/{segment(name)}", body)
         document: Document = orjson.loads(answer.content)
         return document
 
@@ -107,7 +127,8 @@ class RemoteStoredQueries:
         if if_commit is not None:
             path, headers = f"{path}/if-graph-commit", {**JSON, IF_COMMIT: if_commit}
         key = None if once is None else key_of(once)
-        answer = self._http.write_once(path, encoded(body), headers, key=key)
+        with self._named(name):
+            answer = self._http.write_once(path, encoded(body), headers, key=key)
         return mutation_of(orjson.loads(answer.content), repeated=REPLAY in answer.headers)
 
 

@@ -176,7 +176,9 @@ def _of_status(status: int, text: str, url: str, tag: str | None) -> e.Omnigraph
             return e.Forbidden(_quoted(text, "action") or "this", _quoted(text, "actor") or None)
         case 404:
             kind, quote, rest = text.partition(" '")
-            return e.NotFound(kind, rest.partition("'")[0]) if quote else e.NotFound("it", text)
+            if not quote:
+                return e.NotFound(text.removesuffix(" not found"), "")
+            return e.NotFound(kind, rest.partition("'")[0])
         case 409:
             return e.BadRequest(text)
         case 410:

@@ -105,10 +105,9 @@ def csv_bytes(result: QueryResult) -> bytes:
 
 
 def _csv_lines(result: QueryResult) -> Iterator[str]:
-    names = result.columns
-    yield f"{','.join(map(_field, names))}\n"
-    for row in result.rows:
-        yield f"{','.join(_field(_cell(row[name])) for name in names)}\n"
+    yield f"{','.join(map(_field, result.columns))}\n"
+    for row in result.tuples():
+        yield f"{','.join(_field(_cell(value)) for value in row)}\n"
 
 
 def _cell(value: Any) -> str:

@@ -178,6 +178,8 @@ def test_stored_queries_run_by_name_and_by_alias(tmp_path: Path, home: Path) -> 
         wrong = run("query", "add", *where)
         assert wrong.returncode == 1
         assert "is a mutation" in wrong.stderr
+        misspelt = run("query", "nmes", *where)
+        assert "stored query 'nmes' not found; did you mean 'names'?" in misspelt.stderr
         assert run("mutate", "names", *where).returncode == 1
         assert run("mutate", "add", "--retry", "3", *where).returncode == 2
         late = run("mutate", "add", "--params", '{"n": "X"}', "--if-commit", "01JZ", *where)

@@ -65,6 +65,18 @@ class QueryResult:
         """JSON-ready rows. Of two columns with one name a row keeps the last."""
         return self._rows_of(self._values, self._length)
 
+    def tuples(self, limit: int | None = None) -> list[tuple[Any, ...]]:
+        """The rows, or the first of them, as tuples in the order of `columns`; two columns may have
+        one name here.
+
+        >>> graph.query("query q() { match { $p: Person } return { $p.name, $p.age } }").tuples()
+        [('Ada', 36)]
+        """
+        length = self._length if limit is None else min(limit, self._length)
+        if not self.columns:
+            return [() for _ in range(length)]
+        return list(zip(*_json_columns(self, self._cut(0, length)), strict=True))
+
     def _rows_of(self, values: Sequence[pa.Array | PythonColumn], length: int) -> list[JsonRow]:
         names = self.columns
         if not names:
@@ -90,7 +102,7 @@ class QueryResult:
         return self._rows_of(self._cut(start, length), length)
 
     def _preview(self) -> tuple[str, list[str], list[tuple[Any, ...]], int]:
-        cells = list(zip(*_json_columns(self, self._cut(0, ROWS_SHOWN)), strict=True))
+        cells = self.tuples(ROWS_SHOWN)
         rows, columns = counted(self._length, "row"), counted(len(self.columns), "column")
         title = f"QueryResult('{self.query_name}', {rows}, {columns}, commit {self.commit_id})"
         return title, self.columns, cells, self._length

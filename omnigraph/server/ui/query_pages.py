@@ -156,8 +156,7 @@ def _here(call: RouteCall, view: str) -> str:
 
 def _cells(result: QueryResult) -> list[list[str | None]]:
     return [
-        [None if row[name] is None else cell(row[name]) for name in result.columns]
-        for row in result[:_ROWS]
+        [None if value is None else cell(value) for value in row] for row in result.tuples(_ROWS)
     ]
 
 
