@@ -723,16 +723,23 @@ class Forbidden(Refused):
     branch: str | None = None
     target_branch: str | None = None
     is_known: bool = True  # whether the actor is in a group of the policy
+    hint: str = field(default="", kw_only=True)
 
-    def __str__(self) -> str:
+    @property
+    def denied(self) -> str:
+        """The decision alone, in the words of a policy."""
         where = f" on branch '{_shortened(self.branch)}'" if self.branch else ""
         if self.target_branch:
             where += f" targeting branch '{_shortened(self.target_branch)}'"
         denied = f"policy denied action '{self.action}'{where}"
         if self.actor is None:
-            return _with_hint(f"{denied}: no actor is given", "pass actor=, or --as")
+            return f"{denied}: no actor is given"
         who = f"{'' if self.is_known else 'unknown '}actor '{_shortened(self.actor)}'"
         return f"{denied} for {who}"
+
+    def __str__(self) -> str:
+        no_actor = "pass actor=, or --as" if self.actor is None else ""
+        return _with_hint(self.denied, self.hint or no_actor)
 
 
 @dataclass(eq=False)
