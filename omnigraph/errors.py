@@ -26,7 +26,7 @@ OmnigraphError
 Invariant: fields carry the facts and survive pickling; the message is derived from them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
 from itertools import groupby
@@ -504,6 +504,9 @@ class ExpressionFailed(Refused):
 _COUNTED = {"endpoint": "missing ends", "cardinality": "sources"}
 """What is counted by rules that are not asked of each row."""
 
+_SHOWN_MAX = 3
+"""Violations of one rule that a message shows, where they read differently."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -532,14 +535,26 @@ class Violation:
     def _where(self) -> str:
         return f"{self.unit} {self.line}" if self.file is None else f"{self.file}:{self.line}"
 
-    def folded(self, count: int) -> str:
-        """This violation for so many of its rule, of which it is the first."""
+    def folded(self, count: int, others: Iterable[Self] = ()) -> str:
+        """This violation for so many of its rule, of which it is the first; `others` are shown
+        where they read differently."""
         if count == 1:
             return str(self)
-        named = [] if self.id is None else [f"id '{self.id}'"]
-        first = ", ".join([*named, *([] if self.line is None else [self._where()])])
         noun = _COUNTED.get(self.rule, "rows")
-        return f"{count} {noun}: {self.text}" + (f"; first: {first}" if first else "")
+        distinct = {self.text: self}
+        for each in others:
+            distinct.setdefault(each.text, each)
+        shown = list(distinct.values())[:_SHOWN_MAX]
+        if len(shown) == 1:
+            first = self._named()
+            return f"{count} {noun}: {self.text}" + (f"; first: {first}" if first else "")
+        texts = [f"{each.text} ({each._named()})" if each._named() else each.text for each in shown]
+        more = "" if count == len(shown) else f", and {count - len(shown)} more"
+        return f"{count} {noun}: {', '.join(texts)}{more}"
+
+    def _named(self) -> str:
+        named = [] if self.id is None else [f"id '{self.id}'"]
+        return ", ".join([*named, *([] if self.line is None else [self._where()])])
 
     def kind(self) -> tuple[str, str, str]:
         """What equal faults have in common: the rule, the type and the property."""
@@ -566,7 +581,12 @@ class ConstraintViolated(Refused):
     def __str__(self) -> str:
         folded = self.folded if self.total > len(self.violations) else ()
         folded = folded or tuple((violation, 1) for violation in self.violations)
-        listed = "; ".join(violation.folded(count) for violation, count in folded)
+        by_kind: dict[tuple[str, str, str], list[Violation]] = {}
+        for each in self.violations:
+            by_kind.setdefault(each.kind(), []).append(each)
+        listed = "; ".join(
+            first.folded(count, by_kind.get(first.kind(), ())) for first, count in folded
+        )
         more = self.total - sum(count for _, count in folded)
         tail = f"; and {more} more" if more > 0 else ""
         return f"{listed}{tail}; correct the data and write again"
@@ -703,16 +723,23 @@ class Forbidden(Refused):
     branch: str | None = None
     target_branch: str | None = None
     is_known: bool = True  # whether the actor is in a group of the policy
+    hint: str = field(default="", kw_only=True)
 
-    def __str__(self) -> str:
+    @property
+    def denied(self) -> str:
+        """The decision alone, in the words of a policy."""
         where = f" on branch '{_shortened(self.branch)}'" if self.branch else ""
         if self.target_branch:
             where += f" targeting branch '{_shortened(self.target_branch)}'"
         denied = f"policy denied action '{self.action}'{where}"
         if self.actor is None:
-            return _with_hint(f"{denied}: no actor is given", "pass actor=, or --as")
+            return f"{denied}: no actor is given"
         who = f"{'' if self.is_known else 'unknown '}actor '{_shortened(self.actor)}'"
         return f"{denied} for {who}"
+
+    def __str__(self) -> str:
+        no_actor = "pass actor=, or --as" if self.actor is None else ""
+        return _with_hint(self.denied, self.hint or no_actor)
 
 
 @dataclass(eq=False)

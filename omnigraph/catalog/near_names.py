@@ -9,12 +9,13 @@ from difflib import get_close_matches
 from omnigraph.catalog.model import Catalog
 
 _LISTED_MAX = 8
+_LIKENESS_MIN = 0.65  # below it names share letters by chance: `entity` and `init`
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most like a name, whatever its case; None if none is like it."""
     folded = {candidate.lower(): candidate for candidate in known}
-    close = get_close_matches(name.lower(), folded, n=1)
+    close = get_close_matches(name.lower(), folded, n=1, cutoff=_LIKENESS_MIN)
     return folded[close[0]] if close else None
 
 
@@ -26,8 +27,10 @@ def did_you_mean(name: str, known: Iterable[str], *, listed: bool = True) -> str
         return f"did you mean '{near}'?"
     if not listed:
         return ""
-    every = sorted(set(known))[:_LISTED_MAX]
-    return f"known: {', '.join(every)}" if every else "the schema declares none"
+    every = sorted(set(known))
+    more = len(every) - _LISTED_MAX
+    tail = f" and {more} more" if more > 0 else ""
+    return f"known: {', '.join(every[:_LISTED_MAX])}{tail}" if every else "the schema declares none"
 
 
 def family_hint(name: str, catalog: Catalog) -> str:

@@ -4,6 +4,7 @@ Invariant: a hint names only what is there. A folder that cannot be listed gives
 """
 
 import os
+from pathlib import Path
 
 from omnigraph.catalog.near_names import nearest
 
@@ -17,5 +18,8 @@ def near_path(path: str | os.PathLike[str]) -> str:
         return f"there is no folder '{folder}'"
     except (OSError, ValueError):
         return ""
-    near = nearest(name, (each for each in beside if not each.startswith(".")))
+    # An ending that many files share makes no name near.
+    seen = [each for each in beside if not each.startswith(".")]
+    near_stem = nearest(Path(name).stem, (Path(each).stem for each in seen))
+    near = nearest(name, (each for each in seen if Path(each).stem == near_stem))
     return "" if near is None else f"did you mean '{os.path.join(folder, near)}'?"

@@ -6,7 +6,7 @@ A plan without steps means that both have the same fingerprint.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from omnigraph.catalog.accept import Admission, Diagnostic, admit
@@ -282,6 +282,11 @@ def _retyped(kind: Kind, owner: str, old: ValueType, new: Property, *, keyed: bo
     if widened_type(old, new.type) == new.type and not respelled:
         return WidenProperty(kind, owner, new.name, old, new.type)
     reason = f"changing property type from {old} to {new.type} is not supported"
+    if replace(old, nullable=False) == new.type:
+        reason += (
+            ": rows may lack a value; add another required property with the backfill "
+            f"coalesce({new.name}, …), then drop this one in a second apply"
+        )
     return UnsupportedChange(entity(kind, owner, new.name), reason, PROPERTY_TYPE_CHANGED.code)
 
 

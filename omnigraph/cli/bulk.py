@@ -56,6 +56,7 @@ from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
+    from omnigraph.exec.changes.export import ExportResult
     from omnigraph.exec.load.request import LoadResult
 
 
@@ -187,7 +188,7 @@ def export(
         total = None if types else sum(pin.row_count for pin in pinned.tables.values())
         # A bar between lines of data on one terminal would spoil both.
         with following("export", total=total, quiet=quiet or sys.stdout.isatty()) as progress:
-            graph.export(
+            done = graph.export(
                 sys.stdout.buffer if out is None else out,
                 as_given(str(format)),
                 types=types,
@@ -196,6 +197,14 @@ def export(
                 progress=progress,
                 dates=as_given(str(dates)),
             )
+        if out is not None and not quiet:
+            # Not on standard output: PATH may be /dev/stdout.
+            typer.echo(f"exported to {out}: {_entities(done)}", err=True)
+
+
+def _entities(done: LoadResult | ExportResult) -> str:
+    kinds = f"{len(done.nodes)} node types and {len(done.edges)} edge types"
+    return f"{done.total_entities} entities across {kinds}"
 
 
 def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
@@ -204,10 +213,8 @@ def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         show_json(load_document(uri, done))
         return
-    kinds = f"{len(done.nodes)} node types and {len(done.edges)} edge types"
     show(
-        f"loaded {uri} on branch {done.branch} with {done.mode}: "
-        f"{done.total_entities} entities across {kinds}"
+        f"loaded {uri} on branch {done.branch} with {done.mode}: {_entities(done)}"
         + (f", {done.inserted} inserted, {done.updated} updated" if done.mode == "patch" else "")
     )
     if done.superseded:

@@ -60,12 +60,13 @@ def store_token(server: str, token: str) -> Path:
     return _write({**_stored(), server: token})
 
 
-def forget_token(server: str) -> Path:
-    """Remove the token of a server, if there is one; the file it was kept in."""
+def forget_token(server: str) -> bool:
+    """Remove the token of a server; False if none is stored."""
     known = _stored()
-    if known.pop(server, None) is not None:
-        return _write(known)
-    return credentials_path()
+    if known.pop(server, None) is None:
+        return False
+    _write(known)
+    return True
 
 
 def _stored() -> dict[str, str]:

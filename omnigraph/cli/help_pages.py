@@ -121,7 +121,8 @@ EXAMPLES = {
 
 
 class GroupedHelp(TyperGroup):
-    """A group of commands whose help lists them under headings, each with its whole sentence."""
+    """A group of commands whose help lists them under headings, each with its whole sentence, and
+    that answers a slip with the command that is near, never with one that shares some letters."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = {
@@ -135,6 +136,17 @@ class GroupedHelp(TyperGroup):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that a word names, or the failure with the command that is near."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            from omnigraph.catalog.near_names import did_you_mean
+
+            shown = (each for each, command in self.commands.items() if not command.hidden)
+            near = did_you_mean(name, shown, listed=False)
+            ctx.fail(f"No such command '{name}'. {near.capitalize()}".rstrip())
+        return super().resolve_command(ctx, args)
 
     @staticmethod
     def summary(command: Any) -> str:

@@ -8,7 +8,14 @@ import typer
 
 from omnigraph.cli import lanes
 from omnigraph.cli.address import graph_uri
-from omnigraph.cli.commit_text import commit_line, commit_lines, described, short_chars
+from omnigraph.cli.commit_text import (
+    Names,
+    commit_line,
+    commit_lines,
+    described,
+    schema_changes,
+    short_chars,
+)
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     MAIN,
@@ -26,7 +33,7 @@ from omnigraph.cli.terminal import plain_errors, show, show_json
 from omnigraph.draw.commit_order import in_order, reachable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from omnigraph.graph import Graph
     from omnigraph.storage.records import Commit
@@ -62,7 +69,8 @@ def list_(
     """List the commits of a branch, or of all, newest first.
 
     A line has the id's beginning, when (UTC), who, the branches and tags that lead there, the rows
-    that were inserted (+), updated (~) and deleted (-) by type, and the message.
+    that were inserted (+), updated (~) and deleted (-) by type, [schema] where the schema
+    changed, and the message.
     """
     with plain_errors():
         actor = _actor(filter)
@@ -76,12 +84,17 @@ def list_(
             commits = graph.commits.list(
                 branch or MAIN, actor=actor, limit=limit, all_branches=every
             )
-            names = {} if json or verbose else graph.commits.names()
+            names, reshaping = _labels(graph, commits) if not (json or verbose) else ({}, ())
         if json:
             show_json({"commits": [commit_document(commit) for commit in commits]})
             return
-        for line in map(_verbose, commits) if verbose else commit_lines(commits, names):
+        for line in map(_verbose, commits) if verbose else commit_lines(commits, names, reshaping):
             show(line)
+
+
+def _labels(graph: Graph, commits: Sequence[Commit]) -> tuple[Names, Collection[str]]:
+    """The branches and tags by commit, and which of these commits changed the schema."""
+    return graph.commits.names(), schema_changes(commits, graph.commits.get)
 
 
 def _actor(filter: str | None) -> str | None:
@@ -112,9 +125,12 @@ def _draw(graph: Graph, branch: str | None, limit: int | None) -> None:
         newest = graph.commits.list(branch, limit=1)
         commits = reachable(commits, [commit.id for commit in newest])
     order = in_order(commits)
-    labels, short = graph.commits.names(), short_chars(order)
+    short = short_chars(order)
+    labels, reshaping = _labels(graph, order)
     for row, commit in lanes.drawn(order[:limit]):
-        text = "" if commit is None else commit_line(commit, labels.get(commit.id, ()), short)
+        text = ""
+        if commit is not None:
+            text = commit_line(commit, labels.get(commit.id, ()), short, 0, reshaping)
         show(f"{row} {text}".rstrip() if text else row)
 
 
@@ -135,13 +151,14 @@ def show_one(
     with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             resolved = graph.commits.get(commit)
-            names = {} if json or verbose else graph.commits.names()
+            names, reshaping = _labels(graph, [resolved]) if not (json or verbose) else ({}, ())
         document = commit_document(resolved)
         if json:
             show_json(document)
             return
         stored = [(key, str(value)) for key, value in document.items() if value]
-        for title, text in stored if verbose else described(resolved, names.get(resolved.id, ())):
+        known = names.get(resolved.id, ())
+        for title, text in stored if verbose else described(resolved, known, reshaping):
             show(f"{title}: {text}")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from omnigraph import environment
 from omnigraph.cli.config import AliasSettings, config
-from omnigraph.cli.credentials import forget_token, store_token
+from omnigraph.cli.credentials import credentials_path, forget_token, store_token
 from omnigraph.cli.options import Json, Params
 from omnigraph.cli.render import Format, QueryRows
 from omnigraph.cli.scope import scope
@@ -56,9 +56,11 @@ def login(
 def logout(name: ServerName, json: Json = False) -> None:
     """Forget the token of a server."""
     with plain_errors():
-        path = forget_token(name)
+        had_token, path = forget_token(name), credentials_path()
         if json:
             show_json({"server": name, "credentials_path": str(path)})
+        elif had_token:
+            show(f"removed the credential for '{name}' from {path}")
         else:
             show(f"no credential for '{name}' in {path}")
 

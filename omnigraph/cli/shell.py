@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.change_text import conflict_lines, diff_lines
-from omnigraph.cli.commit_text import commit_lines
+from omnigraph.cli.commit_text import commit_lines, schema_changes
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.load_call import RowsType
@@ -155,7 +155,8 @@ class Session:
                 self._to_branch(rest)
             case ".commits":
                 commits = self.graph.commits.list(self.branch, limit=_number(rest, 10))
-                for line in commit_lines(commits, self.graph.commits.names()):
+                reshaping = schema_changes(commits, self.graph.commits.get)
+                for line in commit_lines(commits, self.graph.commits.names(), reshaping):
                     show(line)
             case ".param":
                 self._param(rest)

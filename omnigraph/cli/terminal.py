@@ -117,10 +117,31 @@ def colours(stream: IO[str]) -> bool:
 def fail(text: str, cause: BaseException | None = None) -> NoReturn:
     """End the command: with the message on standard error, and where the result would have been
     JSON, with a document about the failure on standard output."""
+    text = text if cause is None else in_options(text)
     if scope().json:
         show_json(failure_document(text, cause))
     sys.stderr.write(f"{painted('error:', 'red', sys.stderr)} {text}\n")
     raise typer.Exit(1)
+
+
+OPTIONS = {
+    "answer with resolve=": "answer with --resolve",
+    "name one with name=, at a terminal as the first word: ": "name one as the first word: ",
+    "name one: graph=, --graph ID": "name one: --graph ID",
+    "pass actor=, or --as": "pass --as",
+    "pass token=, set OMNIGRAPH_BEARER_TOKEN": "set OMNIGRAPH_BEARER_TOKEN",
+    "type= or edge=, at a terminal --node or --edge": "--node or --edge",
+    "use engine='local'": "use --engine local",
+    "use engine='spark'": "use --engine spark",
+}
+"""What errors call an argument of the library, and the option that takes its place here."""
+
+
+def in_options(text: str) -> str:
+    """The message of an error with the options of commands for the arguments of the library."""
+    for argument, option in OPTIONS.items():
+        text = text.replace(argument, option)
+    return text
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
-from omnigraph.errors import OmnigraphError, PreconditionFailed
+from omnigraph.errors import MergeConflicts, OmnigraphError, PreconditionFailed
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Accepted
 from omnigraph.storage.names import MAIN
@@ -42,6 +42,8 @@ else:
 
 if TYPE_CHECKING:
     from omnigraph.graph.door import Graph
+
+_RUN_AGAIN = "others wrote the same meanwhile and nothing was committed; run the block again"
 
 
 class BranchHandle:
@@ -216,7 +218,13 @@ class BranchHandle:
 
 class Transaction:
     """A branch for the length of a block: merged at its end, or deleted with the error. Its actor
-    is asked about the branch that it ends in, when it is made and for every read."""
+    is asked about the branch that it ends in, when it is made and for every read.
+
+    >>> with graph.transaction() as tx:
+    ...     done = tx.load([{"name": "Fay"}], "merge", type="Person")
+    >>> tx
+    Transaction(into 'main', fast_forward)
+    """
 
     def __init__(
         self,
@@ -232,7 +240,15 @@ class Transaction:
         self._if_commit = if_commit
         self._name = f"{TRANSACTIONS}{ULID()}"
         self._owned = contextlib.ExitStack()
+        self._has_ended = False
         self.outcome: MergeOutcome | None = None
+
+    def __repr__(self) -> str:
+        if self.outcome is not None:
+            state = self.outcome.kind
+        else:
+            state = "ended, nothing committed" if self._has_ended else f"open on {self._name!r}"
+        return f"Transaction(into {self._branch!r}, {state})"
 
     def __enter__(self) -> Self:
         head = self._graph.branch(self._branch).snapshot().commit_id
@@ -250,6 +266,7 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._has_ended = True
         with self._owned:
             self._end(error)
 
@@ -268,6 +285,9 @@ class Transaction:
             )
             if self.outcome.repeated:
                 self._discard()
+        except MergeConflicts as lost:
+            self._discard()
+            raise MergeConflicts(lost.conflicts, "transaction", _RUN_AGAIN) from None
         except BaseException:
             self._discard()
             raise

@@ -24,11 +24,13 @@ from omnigraph.storage.store import Store
 if TYPE_CHECKING:
     from omnigraph.catalog.identity import numbered_above
     from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
+    from omnigraph.exec.schema.backfill import require_valid_backfills
     from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 else:
     numbered_above = deferred("omnigraph.catalog.identity", "numbered_above")
     MigrationPlan = deferred("omnigraph.catalog.schema_diff", "MigrationPlan")
     plan_migration = deferred("omnigraph.catalog.schema_diff", "plan_migration")
+    require_valid_backfills = deferred("omnigraph.exec.schema.backfill", "require_valid_backfills")
     SchemaApplied = deferred("omnigraph.exec.schema.migrate", "SchemaApplied")
     apply_migration = deferred("omnigraph.exec.schema.migrate", "apply_migration")
 
@@ -95,15 +97,18 @@ class SchemaView:
     ) -> MigrationPlan:
         """The steps from the schema of a branch to another one: the path of a `.pg` file, or text.
 
-        `backfill` gives added properties values, by `Type.property`: SQL over the row.
+        `backfill` gives added properties values, by `Type.property`: SQL over the row. An
+        expression that no row could be filled with is refused here as in `apply`.
 
         >>> plan = graph.schema.plan(graph.schema.text.replace("age:", "city: String?, age:"))
         >>> plan.supported, len(plan.steps)
         (True, 1)
         """
         self._guard.reads_graph()
-        text = schema_text(desired)
-        return self._planned(text, branch, allow_data_loss, backfill)
+        plan = self._planned(schema_text(desired), branch, allow_data_loss, backfill)
+        if plan.supported:
+            require_valid_backfills(plan, self._schemas.current(branch).catalog)
+        return plan
 
     def _planned(
         self, text: str, branch: str, allow_data_loss: bool, backfill: Mapping[str, str] | None

@@ -15,6 +15,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import opened
 from omnigraph.exec.load.inputs import Input
+from omnigraph.exec.load.pandas_columns import is_mixed
 from omnigraph.exec.load.pieces import Piece
 from omnigraph.exec.load.sources import Part, write_records
 from omnigraph.exec.load.upsert import grouped
@@ -79,13 +80,15 @@ def _row_groups(part: Part, target: int) -> Iterator[Part]:
             groups, size, first, rows = [], 0, first + rows, 0
 
 
-def _spooled(pieces: Iterator[Piece], folder: Path) -> Iterator[Part]:
+def _spooled(pieces: Iterator[Piece], folder: Path) -> Iterator[Part | Piece]:
     for index, piece in zip(count(), pieces, strict=False):
         data = piece.data
         if isinstance(data, LineBlock):
             path = folder / f"input-{index}.jsonl"
             path.write_bytes(data.data)
             yield Part(index, str(path), "json", len(data.data), first=piece.first)
+        elif isinstance(data, pa.Table) and is_mixed(data):
+            yield replace(piece, part=index)  # Parquet has no unions
         elif isinstance(data, pa.Table):
             path = folder / f"input-{index}.parquet"
             pq.write_table(data, path)

@@ -120,6 +120,5 @@ def _every_property(
 def _bound(scope: Scope, variable: ast.Variable, node: ast.Node) -> NodeVar | EdgeVar:
     bound = scope.find(variable.name)
     if bound is None:
-        text = f"variable ${variable.name} is not bound"
-        raise scope.names.fail(node.span, text, code="T6")
+        raise scope.names.unbound(variable.name, node.span, "T6")
     return bound

@@ -43,8 +43,7 @@ def property_operand(scope: Scope, ref: ast.PropertyRef, *, code: str = "T6") ->
     names, name = scope.names, ref.variable.name
     bound = scope.find(name)
     if bound is None:
-        hint = "a parameter has no properties" if name in names.parameters else ""
-        raise names.fail(ref.variable.span, f"variable ${name} is not bound", code=code, hint=hint)
+        raise names.unbound(name, ref.variable.span, code)
     word = ref.property.text
     if word == "id":
         return ir.EntityId(bound.var, nullable_if(ID_TYPE, bound.optional))

@@ -180,7 +180,7 @@ class _Return:
             raise self.scope.no_value(variable)
         bound = self.scope.find(variable.name)
         if bound is None:
-            raise names.fail(variable.span, f"variable ${variable.name} is not bound")
+            raise names.unbound(variable.name, variable.span)
         if isinstance(bound, EdgeVar) and not edges:
             text = f"the edge ${variable.name} has no value of its own"
             hint = f"use ${variable.name}.id or one of its properties"

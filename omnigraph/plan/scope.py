@@ -72,6 +72,7 @@ class Names:
     source: str
     parameters: dict[str, ValueType]
     computed: dict[Expr, Computed] = field(default_factory=dict)
+    on_the_way: set[str] = field(default_factory=set)  # edges and nodes that a walk names
     _vars: int = 0
     _slots: int = 0
 
@@ -97,6 +98,16 @@ class Names:
     ) -> TypeCheckError:
         """The error that points at a piece of this query's text."""
         return TypeCheckError.at(self.source, span, text, code=code, hint=hint)
+
+    def unbound(self, name: str, span: Span, code: str | None = None) -> TypeCheckError:
+        """The error of a variable that has no meaning where it stands."""
+        hint = ""
+        if name in self.on_the_way:
+            hint = f"${name} is each step of a walk and has a name only in its where; "
+            hint += "name the walk, $path = …, and return edges($path) or nodes($path)"
+        elif name in self.parameters:
+            hint = "a parameter has no properties"
+        return self.fail(span, f"variable ${name} is not bound", code=code, hint=hint)
 
     def node(self, name: ast.Name, code: str) -> NodeType:
         node = self.catalog.node(name.text)

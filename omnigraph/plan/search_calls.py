@@ -165,7 +165,10 @@ def _vector_query(scope: Scope, query: ast.Expr, vector: ValueType) -> ir.Expr:
         text = f"the query has {value.type.dimension} numbers, the property {vector.dimension}"
         raise scope.names.fail(query.span, text, code="T15")
     text = f"nearest needs a query of type {vector.scalar}({vector.dimension}) or String"
-    raise scope.names.fail(query.span, text, code="T15")
+    hint = "it is a parameter or a constant, the same for every row"
+    if isinstance(query, ast.PropertyRef):
+        hint += "; compare the vectors of two nodes with cosine(a, b)"
+    raise scope.names.fail(query.span, text, code="T15", hint=hint)
 
 
 def _vector_constant(query: ast.ListLiteral, value: ir.Const) -> ir.Const:

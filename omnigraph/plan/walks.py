@@ -370,6 +370,7 @@ def _local(scope: Scope, variable: ast.Variable | None) -> ir.Var | None:
     if scope.find(name) or scope.element(name) or scope.path(name) or name in names.parameters:
         hint = "what is on the way needs a name of its own"
         raise names.fail(variable.span, f"${name} is bound already", code="T23", hint=hint)
+    names.on_the_way.add(name)
     return ir.Var(name)
 
 

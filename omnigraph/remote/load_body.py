@@ -23,12 +23,13 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, ConstraintViolated, NotServed, Violation
 from omnigraph.exec.changes.export import lines_of
 from omnigraph.exec.load.column_names import ColumnNames
-from omnigraph.exec.load.columnar import rows_of
+from omnigraph.exec.load.columnar import ragged_faults, rows_of
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.input_lines import at_input_lines, csv_lines
 from omnigraph.exec.load.inputs import open_input
 from omnigraph.exec.load.pieces import Piece, owner_of_columns
 from omnigraph.exec.load.text_cells import TEXT_CELLS
+from omnigraph.exec.rules.faults import Faults
 from omnigraph.pipeline.load import is_spark_frame
 from omnigraph.remote.served_rows import ARROW
 
@@ -136,6 +137,7 @@ def _lines_of_columns(piece: Piece, table: pa.Table, catalog: Catalog) -> Iterat
         rename={},
         is_text=piece.is_text,
         first=piece.first,
+        ragged=piece.ragged,
         file=piece.file,
     )
     if rows is None:
@@ -172,8 +174,9 @@ def _write_columns(
 ) -> tuple[SentPiece, ...]:
     """Write the tables as one Arrow stream; which rows of it are of which file."""
     writer: pa.RecordBatchStreamWriter | None = None
-    sent, row = [], 1
+    sent, row, faults = [], 1, Faults()
     for piece in pieces:
+        faults.merge(ragged_faults(piece.ragged, "", piece.part, piece.file))
         if not isinstance(piece.data, pa.Table):
             raise BadRequest("lines and columns are two loads", "load files of one format at once")
         names = [columns.get(name, name) for name in piece.data.column_names]
@@ -193,4 +196,6 @@ def _write_columns(
         row += table.num_rows
     if writer is not None:
         writer.close()
+    if faults:
+        raise at_input_lines(faults).error()
     return tuple(sent)

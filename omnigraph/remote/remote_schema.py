@@ -13,6 +13,7 @@ from omnigraph.catalog import codec
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
+from omnigraph.exec.schema.backfill import require_valid_backfills
 from omnigraph.exec.schema.migrate import SchemaApplied
 from omnigraph.exec.schemas import Accepted, accepted
 from omnigraph.graph.schema import SchemaView
@@ -73,12 +74,13 @@ class RemoteSchema(SchemaView):
     ) -> MigrationPlan:
         """The steps from the schema of a branch to another one: the path of a `.pg` file, or
         text."""
-        return plan_migration(
-            self.on(branch).catalog,
-            schema_text(desired),
-            allow_data_loss=allow_data_loss,
-            backfill=backfill,
+        old = self.on(branch).catalog
+        plan = plan_migration(
+            old, schema_text(desired), allow_data_loss=allow_data_loss, backfill=backfill
         )
+        if plan.supported:
+            require_valid_backfills(plan, old)
+        return plan
 
     @checked
     def apply(

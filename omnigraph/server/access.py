@@ -23,6 +23,10 @@ from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import Access
 
+_READS_ONLY = (
+    "no policy is for this graph, so known actors may read it and nothing more; "
+    "the server allows writes when it is started with --policy FILE or --trust-tokens"
+)
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
@@ -98,7 +102,7 @@ class Gate:
         if policy is not None:
             ask(policy, actor, Action(action), branch, target)
         elif self.access is Access.READ_ONLY and action != Action.READ:
-            raise Forbidden(action, actor)
+            raise Forbidden(action, actor, hint=_READS_ONLY)
 
     def require_ever(self, graph_id: str, actor: str | None, action: str) -> None:
         """Pass if the actor may do the action on any branch; the graph asks about the one."""

@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.load.text_cells import TEXT_CELLS, csv_batches
+from omnigraph.exec.load.columnar import ragged_faults
+from omnigraph.exec.load.text_cells import TEXT_CELLS, csv_rows
 from omnigraph.exec.read.result import QueryResult
+from omnigraph.exec.rules.faults import Faults
 
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -57,7 +59,7 @@ def column_batches(
 
 def _text_columns(reopen: Callable[[], IO[bytes]]) -> pa.RecordBatchReader:
     """The cells of CSV, marked as texts."""
-    batches = _sound(csv_batches(reopen))
+    batches = _sound(reopen)
     first = next(batches, None)
     if first is None:
         return pa.RecordBatchReader.from_batches(pa.schema([]), [])
@@ -66,13 +68,18 @@ def _text_columns(reopen: Callable[[], IO[bytes]]) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, marked)
 
 
-def _sound(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _sound(reopen: Callable[[], IO[bytes]]) -> Iterator[pa.RecordBatch]:
+    faults = Faults()
     try:
-        yield from batches
+        for rows in csv_rows(reopen):
+            faults.merge(ragged_faults(rows.ragged, "", 0, None))
+            yield rows.columns
     except (pa.ArrowException, OSError) as cause:
         raise BadRequest(
             f"the body is not {CSV}: {cause}", "correct it and send it again"
         ) from None
+    if faults:
+        raise faults.in_rows().error()
 
 
 def arrow_bytes(result: QueryResult) -> bytes:

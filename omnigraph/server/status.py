@@ -227,7 +227,7 @@ def error_answer(cause: BaseException) -> ErrorAnswer:
     status = row.status
     if isinstance(cause, e.LimitExceeded) and cause.is_deadline:
         status = 504
-    text = row.text or str(cause)
+    text = row.text or (cause.denied if type(cause) is e.Forbidden else str(cause))
     members = {**row.members(cause), "fault": _fault(cause, is_named=row.text is None)}
     body = _body(text, CODES.get(status), members)
     return ErrorAnswer(status, body, {}, status in (500, 503))

@@ -154,7 +154,7 @@ def test_explain_without_a_name_asks_for_one() -> None:
     done = run("explain", "--schema", SCHEMA, "--query", QUERIES)
 
     assert done.returncode == 1
-    assert "query file contains multiple queries; name one with name=" in done.stderr
+    assert "query file contains multiple queries; name one as the first word: " in done.stderr
 
 
 def test_schema_check_counts_what_it_accepted() -> None:

@@ -215,6 +215,7 @@ def test_a_file_that_is_not_there_is_told_with_the_one_that_is_near(people: Path
     load = ("load", "g.omni", "--mode", "merge", "--node", "Person", "--data")
     complaints = {
         (*load, "peopel.csv"): "input file 'peopel.csv' not found; did you mean 'people.csv'?",
+        (*load, "nofile.csv"): "input file 'nofile.csv' not found; give a file",
         (*load, "dta/people.csv"): "'dta/people.csv' not found; there is no folder 'dta'",
         (*load, "*.tsv"): "'*.tsv' not found; give a file, a folder or a pattern",
         ("init", "--schema", "shpae.pg", "n.omni"): "did you mean 'shape.pg'?",

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
+import omnigraph
 from omnigraph import errors
 from omnigraph.cli.failure_document import failure_code, failure_document
+from omnigraph.cli.terminal import OPTIONS, in_options
 from omnigraph.server.status import error_answer
 from tests.cli.program import SCHEMA, run
 from tests.shape.test_exports import ERRORS, example
@@ -22,6 +24,14 @@ def test_a_failure_has_the_code_that_a_server_gives_it(
     assert failure_code(cause) == (None if code is UNSET else code)
     document = json.loads(json.dumps(failure_document(str(cause), cause)))
     assert document["error"] == str(cause)
+
+
+@pytest.mark.parametrize("words", OPTIONS)
+def test_a_terminal_is_told_of_options_and_not_of_arguments_of_python(words: str) -> None:
+    package = Path(omnigraph.__file__).parent
+    others = (path for path in package.rglob("*.py") if package / "cli" not in path.parents)
+    assert any(words in path.read_text("utf-8") for path in others), "no error says it"
+    assert "=" not in in_options(f"it is wrong; {words}")
 
 
 def test_a_failure_is_a_document_and_a_message(tmp_path: Path) -> None:

@@ -185,6 +185,12 @@ def test_a_schema_is_applied_as_one_commit(folder: Path) -> None:
     after = document("commit", "list", "g.omni", cwd=folder)["commits"]
     assert len(after) == len(commits) + 1
     assert after[0]["actor_id"] == "act-a"
+    newest, oldest = lines("commit", "list", "g.omni", cwd=folder)
+    assert newest.endswith("act-a  (main)  [schema]")
+    assert "[schema]" not in oldest
+    assert lines("commit", "list", "g.omni", "--limit", "1", cwd=folder) == [newest]
+    assert "what: [schema]" in lines("commit", "show", "main", "g.omni", cwd=folder)
+    assert lines("commit", "list", "--graph", "g.omni", cwd=folder)[0].endswith("[schema]")
     assert lines(*apply, cwd=folder)[2:] == [
         "applied: no",
         "graph_manifest_version: 2",

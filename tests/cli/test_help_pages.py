@@ -26,6 +26,12 @@ def commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
+def test_a_word_that_is_no_command_is_answered_with_the_near_one_if_there_is_one() -> None:
+    assert "No such command 'brnch'. Did you mean 'branch'?" in run("brnch").stderr
+    assert "No such command 'lst'. Did you mean 'list'?" in run("branch", "lst").stderr
+    assert run("entity").stderr.rstrip().endswith("No such command 'entity'.")
+
+
 def test_every_command_is_in_one_group_and_has_an_example() -> None:
     grouped = [name for names in GROUPS.values() for name in names]
     assert sorted(grouped) == sorted({path.split()[0] for path in COMMANDS})

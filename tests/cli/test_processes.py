@@ -218,8 +218,12 @@ def test_an_export_goes_to_a_file_a_folder_or_a_past_commit(people: Path) -> Non
     older = run("export", "g.omni", "--table", "Company", cwd=people)
     assert older.stdout == run("export", "g.omni", "--type", "Company", cwd=people).stdout
     assert "'--table' is now '--type'" in older.stderr
-    lines("export", "g.omni", "--out", "dump", "--format", "parquet", cwd=people)
+    written = run("export", "g.omni", "--out", "dump", "--format", "parquet", cwd=people)
     assert (people / "dump" / "nodes" / "Person").is_dir()
+    said = "exported to dump: 14 entities across 3 node types and 3 edge types\n"
+    assert (written.stdout, written.stderr) == ("", said)
+    quiet = run("export", "g.omni", "--out", "dump.jsonl", "--quiet", cwd=people)
+    assert (quiet.stdout, quiet.stderr) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,10 @@ def test_a_token_is_stored_used_and_forgotten(
         path.chmod(0o600)
         gone = run("logout", "my-prod", "--json")
         assert json.loads(gone.stdout) == {"server": "my-prod", "credentials_path": str(path)}
-        assert run("logout", "my-prod").returncode == 0
+        assert run("logout", "my-prod").stdout == f"no credential for 'my-prod' in {path}\n"
+        run("login", "my-prod", "--token", "again")
+        forgot = f"removed the credential for 'my-prod' from {path}\n"
+        assert run("logout", "my-prod").stdout == forgot
         assert run("branch", "list", "--server", "my-prod").returncode == 1
         monkeypatch.setenv("OMNIGRAPH_BEARER_TOKEN", TOKENS["act-bob"])
         assert "act-bob" in run("whoami", "--server", server.url).stdout

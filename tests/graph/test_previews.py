@@ -106,6 +106,19 @@ def test_a_diff_shows_its_first_changes(graph: Graph) -> None:
     assert cells.texts[-1] == "…"
 
 
+def test_a_page_of_the_feed_shows_its_first_changes(graph: Graph) -> None:
+    page = graph.changes.poll(start="beginning")
+    title, head, _, *rows, more = repr(page).splitlines()
+    assert title == "FeedPage(1 commit, 30 changes, with cursor)"
+    assert (head.split(), len(rows), more) == (
+        ["op", "|", "kind", "|", "type", "|", "id"],
+        10,
+        "… 20 more rows",
+    )
+    newest = page.blocks[-1]
+    assert repr(newest) == f"FeedBlock({newest.cause!r}, 30 changes)"
+
+
 def test_a_load_and_a_plan_say_what_they_did(graph: Graph) -> None:
     rows = [{"k": "a", "n": 1}, {"k": "a", "n": 2}]
     graph.branches.create("twice")

@@ -4,6 +4,7 @@ import pytest
 
 from omnigraph.catalog.accept import accept
 from omnigraph.errors import ParseError
+from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 
 
@@ -35,6 +36,8 @@ from omnigraph.language.query.parser import parse_queries
         ("match { $p: Person  $p.at > now() - 1y } return { $p }", "a year is 365d"),
         ("match { $p: Person  $p.at > now() - 30days } return { $p }", "written 30d"),
         ("match { $p: Person  $p.at > now() - 1 day } return { $p }", "written 30d"),
+        ("match { $p: Person  $p knows+ $q } return { $p }", "knows* $b"),
+        ("match { $p: Person  $p $k:contains+ $q } return { $p }", "knows* $b"),
     ],
 )
 def test_what_other_languages_write_is_answered_with_what_to_write(body: str, hint: str) -> None:
@@ -42,6 +45,35 @@ def test_what_other_languages_write_is_answered_with_what_to_write(body: str, hi
         parse_queries(f"query q() {{ {body} }}")
     assert hint in caught.value.hint
     assert f"help: {caught.value.hint}" in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["contains", "starts_with", "ends_with", "matches", "in", "is"])
+@pytest.mark.parametrize(
+    ("written", "hops", "edges"),
+    [
+        ("{w}*", (1, None), 1),
+        ("{w} /* far */ *", (1, None), 1),
+        ("{w}|knows", None, 2),
+        ("{w}|{w}*", (1, None), 2),
+        ("knows|{w}*", (1, None), 2),
+        ("$k:{w}*", (1, None), 1),
+        ("<{w}>*", (1, None), 1),
+        ("{w}", None, 1),
+    ],
+)
+def test_an_edge_called_like_an_operator_is_walked_as_any_other(
+    word: str, written: str, hops: tuple[int, int | None] | None, edges: int
+) -> None:
+    walk = written.replace("{w}", word)
+    text = f"query q() {{ match {{ $p: Part  $b {walk} $p where $p.n > 1 }} return {{ $p }} }}"
+    body = parse_queries(text).queries[0].body
+    assert isinstance(body, ast.Read)
+    traversal = body.clauses[1]
+    assert isinstance(traversal, ast.Traversal)
+    assert word in [name.text for name in traversal.edges]
+    assert len(traversal.edges) == edges
+    assert traversal.hops == (None if hops is None else ast.Hops(*hops))
+    assert traversal.where is not None
 
 
 def test_a_bare_match_is_told_that_queries_have_names() -> None:

@@ -1,6 +1,7 @@
 """Every kind of input, loaded by both engines, from this machine and from S3."""
 
 import bz2
+import datetime
 import gzip
 import json
 from collections.abc import Callable, Iterator
@@ -133,6 +134,8 @@ def test_LD1_a_lance_dataset_is_read_at_the_version_it_had(tmp_path: Path) -> No
     graph = new_graph(tmp_path)
     assert graph.load(tmp_path / "a.lance", "append", type="Person").nodes == {"Person": 30}
     with pytest.raises(og.NotFound, match="a Lance dataset is a folder"):
+        graph.load(tmp_path / "people-of-last-year.lance", "append", type="Person")
+    with pytest.raises(og.NotFound, match=r"did you mean '.*/a\.lance'"):
         graph.load(tmp_path / "b.lance", "append", type="Person")
     (tmp_path / "c.lance").mkdir()
     with pytest.raises(og.BadRequest, match=r"c\.lance as lance"):
@@ -239,3 +242,28 @@ def test_LD1_a_relative_name_means_the_callers_folder(
     with pytest.raises(og.OmnigraphError, match=r"bad\.jsonl") as refused:
         graph.load("bad.jsonl", "append", engine=engine, **session)
     assert str(tmp_path) not in str(refused.value)
+
+
+def test_both_engines_refuse_a_quote_left_open_and_name_ragged_rows_and_mixed_objects(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    graph, file = new_graph(tmp_path), tmp_path / "p.csv"
+    days = [datetime.date(2024, 1, 2), "not a date"]
+    frame = pd.DataFrame({"name": ["a", "b"], "born": days})
+
+    def told(source: Any, text: str = "") -> str:
+        file.write_text(text)
+        texts = []
+        for engine in ("local", "spark"):
+            with pytest.raises(og.OmnigraphError) as refused:
+                graph.load(source, "merge", type="Person", engine=engine)  # type: ignore[arg-type]
+            texts.append(str(refused.value))
+        assert texts[0] == texts[1]
+        return texts[0].removeprefix(f"{tmp_path}/")
+
+    said = told(file, 'name,age\nAda,1\n"Bob,2\nCy,3\n')
+    assert f"the quote opened in line 3 of {file} is never closed" in said
+    said = told(file, "name,age\nAda,old\nBob\nCy,3,4\n")
+    assert said.startswith("p.csv:2: Person.age must be an integer, not 'old'; ")
+    assert f"{file}:3: the row has 1 cell, not 2" in said
+    assert told(frame).startswith("row 2: Person.born 'not a date' is not a date")

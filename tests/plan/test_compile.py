@@ -52,6 +52,31 @@ def test_what_other_languages_write_is_helped(text: str, help: str) -> None:
     assert help in str(refused.value)
 
 
+PARTS = accept(
+    "node Part { sku: String @key  v: Vector(2)? } edge Contains: Part -> Part { n: I32 }"
+)
+
+
+@pytest.mark.parametrize("column", ["$k.n", "$k.*", "$k", "count($k)", "$n.sku"])
+def test_a_step_of_a_walk_outside_its_where_is_told_how_to_get_at_it(column: str) -> None:
+    walk = "$path = $b $k:contains* $c via $n where $n.sku != $skip"
+    text = f"query q($skip: String) {{ match {{ $b: Part  {walk} }} return {{ {column} }} }}"
+    with pytest.raises(TypeCheckError, match="is not bound") as refused:
+        compile_query(text, PARTS)
+    assert (
+        "only in its where; name the walk, $path = …, and return edges($path)" in refused.value.hint
+    )
+
+
+def test_nearest_of_two_nodes_is_told_how_to_compare_their_vectors() -> None:
+    rank = "order { nearest($a.v, $b.v) } limit 3"
+    text = f"query q() {{ match {{ $a: Part  $b: Part }} return {{ $a }} {rank} }}"
+    with pytest.raises(TypeCheckError, match="T15") as refused:
+        compile_query(text, PARTS)
+    assert "it is a parameter or a constant" in refused.value.hint
+    assert "cosine(a, b)" in refused.value.hint
+
+
 def test_of_two_queries_with_one_name_the_first_runs() -> None:
     text = ONE + ' query one() { match { $p: Person { name: "x" } } return { $p } }'
 

@@ -594,6 +594,8 @@ def test_a_schema_is_read_planned_and_applied(new: Maker) -> None:
     plan = graph.schema.plan(wider)
     assert plan.supported
     assert [str(step) for step in plan.steps] == ["add property 'City.size' (I64?) on node 'City'"]
+    with pytest.raises(og.BadRequest, match=r"the backfill of City.size does not give I64"):
+        graph.schema.plan(wider, backfill={"City.size": "nonsense((("})
     before = graph.commits.list()[0].id
     done = graph.schema.apply(wider, message="size")
     assert (done.applied, done.steps) == (True, plan.steps)

@@ -1,9 +1,11 @@
 """Columns in and out, of files and over HTTP alike: CSV, Parquet, and what faults name."""
 
+import datetime
 import io
 from pathlib import Path
 
 import httpx
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -180,3 +182,56 @@ def test_rows_of_a_table_are_rows_over_http_too(new: Maker) -> None:
     for source in (rows, pa.Table.from_pylist([{"made": None, **row} for row in rows])):
         with pytest.raises(og.ConstraintViolated, match=r"row 2: Work\.made"):
             new(SCHEMA).load(source, "merge", type="Work")
+
+
+def test_a_quote_left_open_and_cells_left_out_are_refused_over_http_too(
+    new: Maker, tmp_path: Path
+) -> None:
+    graph = new(SCHEMA)
+    (tmp_path / "w.csv").write_text('no,title\n1,"a\nb"\n2,"c\n3,d\n')
+    with pytest.raises(og.BadRequest, match=r"the quote opened in line 4 of .*w\.csv is never"):
+        graph.load(tmp_path / "w.csv", "merge", type="Work")
+    (tmp_path / "w.csv").write_text('no,title\n1,"a\nb"\n2\n3,d,e\n')
+    (tmp_path / "node-Work.csv").write_bytes((tmp_path / "w.csv").read_bytes())
+    for file, named in (("w.csv", {"type": "Work"}), ("node-Work.csv", {})):
+        with pytest.raises(og.ConstraintViolated) as refused:
+            graph.load(tmp_path / file, "merge", **named)  # type: ignore[arg-type]
+        assert [str(each).removeprefix(f"{tmp_path}/") for each in refused.value.violations] == [
+            f"{file}:4: the row has 1 cell, not 2 as the header has",
+            f"{file}:5: the row has 3 cells, not 2 as the header has",
+        ]
+    assert b"".join(graph.export_lines()) == b""
+
+
+def test_a_body_of_csv_is_refused_as_a_file_is(shared: SharedServer, tmp_path: Path) -> None:
+    og.init(tmp_path / "g.omni", schema=SCHEMA).close()
+    url = f"{shared.server.url}/graphs/{shared.add(tmp_path / 'g.omni')}/load?type=Work&mode=merge"
+    for body, said in (
+        ('no,title\n1,a\n2,"b\n3,c\n', "the quote opened in line 3 of the body is never closed"),
+        ("no,title\n1,a\n2\n3,c\n", "row 2: the row has 1 cell, not 2 as the header has"),
+    ):
+        refused = httpx.post(url, content=body, headers={"Content-Type": "text/csv"})
+        assert (refused.status_code, said in refused.text) == (400, True), refused.text
+
+
+def test_a_bad_value_among_objects_of_pandas_is_told_with_its_row(new: Maker) -> None:
+    graph, day = new(SCHEMA), datetime.date(2024, 1, 2)
+    frame = pd.DataFrame({"no": [str(n) for n in range(1_500)], "made": [day, None] * 750})
+    frame["shown"] = [True, False, "maybe"] + [True] * 1_497
+    frame.loc[1_400, "made"] = "not a date"
+    with pytest.raises(og.ConstraintViolated) as refused:
+        graph.load(frame, "merge", type="Work")
+    assert {str(each) for each in refused.value.violations} == {
+        "row 3: Work.shown must be a boolean, not a string",
+        "row 1401: Work.made 'not a date' is not a date like 2024-01-31",
+    }
+    frame.loc[1_400, "made"], frame.loc[2, "shown"] = "2024-01-03", False
+    assert graph.load(frame, "merge", type="Work").nodes == {"Work": 1_500}
+    made = [graph.entity("node", "Work", no).properties["made"] for no in ("0", "1", "1400")]
+    assert [str(each) for each in made] == ["2024-01-02", "None", "2024-01-03"]
+    twice = pd.DataFrame([["a", "b"]], columns=["no", "no"])
+    with pytest.raises(og.BadRequest, match="name each column once"):
+        graph.load(twice, "merge", type="Work")
+    odd = pd.DataFrame({"no": ["a"], "title": [object()]})
+    with pytest.raises(og.BadRequest, match=r"no Arrow form: .* in column 'title'"):
+        graph.load(odd, "merge", type="Work")

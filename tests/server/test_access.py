@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph import BadRequest
+from omnigraph import BadRequest, Forbidden
+from omnigraph.remote.wire_faults import error_of
 from omnigraph.server import wire
 from omnigraph.server.bearer import Tokens, digest_of, digests, tokens_of_file, tokens_of_text
 from omnigraph.server.pools import WriteAdmission
@@ -54,6 +55,8 @@ def test_without_a_policy_a_known_actor_reads_and_nothing_more(graph_uri: str) -
             document = refused(denied, 403, "forbidden")
             assert document["error"].startswith("policy denied action '")
             assert document["error"].endswith("for actor 'act-ada'")
+            with pytest.raises(Forbidden, match=r"read it and nothing more; .* --trust-tokens"):
+                raise error_of(403, denied.content, {}, server.url)
         refused(server.client.get("/graphs", headers=ADA), 403, "forbidden")
 
 

@@ -29,6 +29,7 @@ from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Meter
 from omnigraph.exec.schemas import Schemas
+from omnigraph.preview import ROWS_SHOWN, counted, text_preview
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.store import Store
@@ -51,10 +52,18 @@ def cause_document(cause: Commit) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class FeedBlock:
-    """One commit and its changes; a commit that a page cuts comes again on the next."""
+    """One commit, `cause`, and its changes; a commit that a page cuts comes again on the next.
+
+    >>> block = graph.changes.poll(start="beginning", limit=2).blocks[0]
+    >>> block.cause.changed, len(block.changes)
+    ('+2 Person +1 Knows', 2)
+    """
 
     cause: Commit
     changes: tuple[Change, ...]
+
+    def __repr__(self) -> str:
+        return f"FeedBlock({self.cause!r}, {counted(len(self.changes), 'change')})"
 
     def to_json(self, dates: str = "numbers") -> dict[str, Any]:
         """The block as a server sends it; with `dates="iso"` dates are text."""
@@ -75,6 +84,14 @@ class FeedPage:
     next_page_token: str | None = None
     cursor: str | None = None
     caught_up: bool | None = None
+
+    def __repr__(self) -> str:
+        changes = [change for block in self.blocks for change in block.changes]
+        blocks, count = counted(len(self.blocks), "commit"), counted(len(changes), "change")
+        goes_on = "next_page_token" if self.cursor is None else "cursor"
+        title = f"FeedPage({blocks}, {count}, with {goes_on})"
+        rows = [(c.op, c.kind, c.type, c.id) for c in changes[:ROWS_SHOWN]]
+        return text_preview(title, ("op", "kind", "type", "id"), rows, len(changes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Invariant: a value means here what it means in graph NDJSON (`from_columns`). Fo
 their own may also bring endpoints as key values.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,8 +16,8 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
-from omnigraph.exec.load.rule_faults import rule_faults
-from omnigraph.exec.load.text_cells import COMMAS, other_separator
+from omnigraph.exec.load.rule_faults import LOOKED_AT, REJECTS_SHOWN, rule_faults
+from omnigraph.exec.load.text_cells import COMMAS, RaggedRow, other_separator
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.column_casts import Spelling, cast_column, is_string
@@ -44,27 +44,31 @@ def rows_of(
     rename: ColumnNames,
     is_text: bool = False,
     first: int = 1,
+    ragged: Sequence[RaggedRow] = (),
     part: int = 0,
     file: str | None = None,
     keep_rejects: bool = False,
     patch: bool = False,
     read: ReadExternal = no_external,
 ) -> tuple[TypedRows | None, Faults]:
-    """The typed rows of a table of columns, or the faults that refuse it."""
-    reading = _ColumnsReading(catalog, owner, table.num_rows, is_text, read)
+    """The typed rows of a table of columns, or the faults that refuse it. The table is without the
+    `ragged` rows among those it was read from."""
+    numbers = _row_numbers(first, table.num_rows, ragged)
+    reading = _ColumnsReading(catalog, owner, numbers, is_text, read)
     named = _named(owner, table, rename, reading)
+    faults = Faults(keep_rejects)
     if named is not None:
         reading.read(named)
-    faults = Faults(keep_rejects)
+        faults.merge(ragged_faults(ragged, owner.name, part, file, keep_rejects=keep_rejects))
     for row, violation in reading.wrong:
-        where = replace(violation, file=file, line=None if row is None else first + row)
+        where = replace(violation, file=file, line=None if row is None else int(numbers[row]))
         faults.add_unread(part, where)
     if faults or named is None:
         if all(row is not None for row, _ in reading.wrong):
             kept = rule_faults(
                 owner,
                 reading.readable(),
-                reading.lines(first),
+                reading.lines(),
                 part,
                 file,
                 keep_rejects=keep_rejects,
@@ -73,8 +77,31 @@ def rows_of(
             )
             faults.merge(kept)
         return None, faults
-    rows = reading.rows(first)
+    rows = reading.rows()
     return replace(rows, absent=_missing(owner, table, named)) if patch else rows, faults
+
+
+def _row_numbers(first: int, count: int, ragged: Sequence[RaggedRow]) -> np.ndarray:
+    numbers = np.arange(first, first + count + len(ragged), dtype=np.int64)
+    return np.setdiff1d(numbers, [each.row for each in ragged]) if ragged else numbers
+
+
+def ragged_faults(
+    ragged: Sequence[RaggedRow],
+    type_name: str,
+    part: int,
+    file: str | None,
+    *,
+    keep_rejects: bool = False,
+) -> Faults:
+    """The faults of rows of CSV that have too few or too many cells."""
+    faults = Faults(keep_rejects)
+    if ragged:
+        shown = ragged[: REJECTS_SHOWN if keep_rejects else LOOKED_AT]
+        violations = [each.violation(type_name, file) for each in shown]
+        faults.add_many(part, violations, len(ragged))
+        faults.unread.add(type_name)
+    return faults
 
 
 def _missing(owner: Owner, table: pa.Table, named: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -119,15 +146,21 @@ class _ColumnsReading:
     """Conversion of one table of columns; collects violations by row."""
 
     def __init__(
-        self, catalog: Catalog, owner: Owner, count: int, is_text: bool, read: ReadExternal
+        self,
+        catalog: Catalog,
+        owner: Owner,
+        numbers: np.ndarray,
+        is_text: bool,
+        read: ReadExternal,
     ) -> None:
         self._external = read
         self._catalog = catalog
         self._owner = owner
-        self._count = count
+        self._numbers = numbers
+        self._count = len(numbers)
         self.is_text = is_text
         self._columns: dict[str, pa.Array] = {}
-        self._given = pa.repeat(pa.scalar(True), count)
+        self._given = pa.repeat(pa.scalar(True), self._count)
         self._rounded: dict[str, int] = {}
         self.wrong: list[tuple[int | None, Violation]] = []
 
@@ -150,13 +183,13 @@ class _ColumnsReading:
         if not self.wrong:
             self._ids(named.get("id"))
 
-    def rows(self, first: int) -> TypedRows:
+    def rows(self) -> TypedRows:
         schema = self._owner.schema
         table = pa.Table.from_arrays([self._columns[n] for n in schema.names], schema=schema)
-        return TypedRows(self._owner, table, self.lines(first), self._given, self._rounded)
+        return TypedRows(self._owner, table, self.lines(), self._given, self._rounded)
 
-    def lines(self, first: int) -> pa.Array:
-        return pa.array(np.arange(first, first + self._count, dtype=np.int64))
+    def lines(self) -> pa.Array:
+        return pa.array(self._numbers)
 
     def readable(self) -> pa.Table:
         """The columns as far as they could be read, null where a cell could not."""

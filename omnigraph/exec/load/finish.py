@@ -299,10 +299,10 @@ def add_outcome(faults: Faults, outcome: CheckOutcome) -> None:
 
 
 def write_rejects(folder: Path, rejects: list[Reject]) -> None:
-    """Every bad record with its reason, as NDJSON."""
+    """Every bad record with its reason, as NDJSON, in the order of the input."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "rejects.jsonl").open("wb") as file:
-        for reject in rejects:
+        for reject in sorted(rejects, key=lambda each: (each.part, each.violation.line or 0)):
             violation = reject.violation
             entry = {
                 "file": violation.file,

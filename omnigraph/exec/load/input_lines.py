@@ -6,7 +6,6 @@ for it only when something is wrong.
 """
 
 import csv
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,10 +16,8 @@ from omnigraph.exec.load.decode import RECORD_SHOWN_CHARS
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.sources import Format, Part, file_format, file_stream, where
 from omnigraph.exec.load.text_cells import csv_delimiter
+from omnigraph.exec.load.text_lines import text_lines
 from omnigraph.exec.rules.faults import Faults, Reject
-
-_READ_BYTES = 1 << 20
-
 
 Locate = Callable[[Violation], Violation]
 
@@ -37,7 +34,7 @@ def at_input_lines(faults: Faults, options: Options = ()) -> Faults:
     """The same faults, those of CSV files with the line of the file in the place of the row, and
     rejects of text files with their records."""
     rejected = [each.violation for each in faults.rejects]
-    listed = [violation for _, violation in faults.first.values()]
+    listed = [violation for _, violation in faults.listed()]
     of_csv = _csv_records([*listed, *rejected], options)
     without = [each.violation for each in faults.rejects if each.record is None]
     of_json = _json_records(without, options)
@@ -52,7 +49,7 @@ def at_input_lines(faults: Faults, options: Options = ()) -> Faults:
     return Faults(
         faults.keep_rejects,
         faults.counts,
-        {kind: (part, _at_line(of_csv, each)) for kind, (part, each) in faults.first.items()},
+        faults.examples_as(lambda _, violation: _at_line(of_csv, violation)),
         [read(each) for each in faults.rejects],
         faults.kinds,
     )
@@ -96,7 +93,7 @@ def _records_of_rows(file: str, rows: Sequence[int], options: Options) -> dict[i
     records = {row: TextRecord(row + 1) for row in rows}
     # The fault is what the caller must see, with a line that may be less exact.
     with suppress(OmnigraphError, OSError, csv.Error), _opened(file, "csv", options) as stream:
-        records.update(_csv_rows(_text_lines(stream.read), csv_delimiter(file), rows))
+        records.update(_csv_rows(text_lines(stream.read), csv_delimiter(file), rows))
     return records
 
 
@@ -130,7 +127,7 @@ def _json_records(violations: Iterable[Violation], options: Options) -> RecordsB
     for file, numbers in _numbers(violations, "json").items():
         named = records.setdefault(file, {})
         with suppress(OmnigraphError, OSError), _opened(file, "json", options) as stream:
-            for number, line in enumerate(_text_lines(stream.read), 1):
+            for number, line in enumerate(text_lines(stream.read), 1):
                 if number in numbers:
                     named[number] = TextRecord(number, _shown(line))
                 if len(named) == len(numbers):
@@ -144,18 +141,3 @@ def _shown(text: str) -> str:
 
 def _opened(file: str, format: Format, options: Options) -> Any:
     return file_stream(Part(0, where(file), format, 0, label=file, options=options))
-
-
-def _text_lines(read: Callable[[int], bytes]) -> Iterator[str]:
-    """The lines of a file as text, with their ends."""
-
-    class Raw(io.RawIOBase):
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer: Any) -> int:
-            data = read(min(len(buffer), _READ_BYTES))
-            buffer[: len(data)] = data
-            return len(data)
-
-    return iter(io.TextIOWrapper(io.BufferedReader(Raw()), "utf-8", "replace", newline=""))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import Options
+from omnigraph.exec.load.pandas_columns import of_pandas
 from omnigraph.exec.load.pieces import Piece, pieces_of
 from omnigraph.exec.load.sources import Part, batch_rows, blocks, find_files
 from omnigraph.exec.load.text_cells import are_text
@@ -112,22 +113,12 @@ def _columns(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
         return (pa.Table.from_batches([batch]) for batch in source), None
     library = type(source).__module__.partition(".")[0]
     if library == "pandas":
-        table = _of_pandas(source)
+        table = of_pandas(source)
         return [table], table.nbytes
     if library == "polars":
         table = (source.collect() if hasattr(source, "collect") else source).to_arrow()
         return [table], table.nbytes
     return None
-
-
-def _of_pandas(source: Any) -> pa.Table:
-    try:
-        return pa.Table.from_pandas(source, preserve_index=False)
-    except (ValueError, TypeError, OverflowError, pa.ArrowException) as cause:
-        raise BadRequest(
-            f"the pandas table has no Arrow form: {cause}",
-            "name each column once, and give a column one type",
-        ) from cause
 
 
 def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:

@@ -160,9 +160,9 @@ def _read(reader: TableReader, row_ids: pa.Array, names: Sequence[str]) -> pa.Ta
 def _by_part(faults: Faults) -> Faults:
     """Faults whose lines are origins, with the part and the line that each stands for."""
     located = Faults(faults.keep_rejects, faults.counts, kinds=faults.kinds)
-    for key, (_, violation) in faults.first.items():
+    for _, violation in faults.listed():
         part, line = part_and_line(violation.line or 0)
-        located.first[key] = part, replace(violation, line=line)
+        located.offer(part, replace(violation, line=line))
     for reject in faults.rejects:
         part, line = part_and_line(reject.violation.line or 0)
         located.rejects.append(Reject(part, replace(reject.violation, line=line), reject.record))

@@ -17,7 +17,8 @@ from omnigraph.exec.load.decode import Decoded, Decoder, LineBlock, decode_recor
 from omnigraph.exec.load.intake import Ready, made_ready, partial_ready
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import TYPE_OF_COLUMNS, LoadRequest
-from omnigraph.exec.load.sources import Part, blocks, read_records, tables
+from omnigraph.exec.load.sources import Part, blocks, read_records, tables, text_rows
+from omnigraph.exec.load.text_cells import RaggedRow
 from omnigraph.exec.load.type_files import named_type
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.topology.end_numbers import EndNumbers
@@ -33,6 +34,7 @@ class Piece:
     first: int
     data: LineBlock | pa.Table | tuple[Any, ...]
     is_text: bool = False
+    ragged: tuple[RaggedRow, ...] = ()  # rows of CSV that are not in `data`
 
 
 def pieces_of(parts: tuple[Part, ...]) -> Iterator[Piece]:
@@ -50,9 +52,14 @@ def pieces_of_part(part: Part) -> Iterator[Piece]:
     if part.format == "records":
         yield Piece(part.index, part.label, part.first, read_records(part))
         return
+    if part.format == "csv":
+        for rows in text_rows(part):
+            columns = pa.Table.from_batches([rows.columns])
+            yield Piece(part.index, part.label, rows.first, columns, True, rows.ragged)
+        return
     row = part.first
     for table in tables(part):
-        yield Piece(part.index, part.label, row, table, part.format == "csv")
+        yield Piece(part.index, part.label, row, table)
         row += table.num_rows
 
 
@@ -92,6 +99,7 @@ def decode_piece(
         rename=request.columns,
         is_text=piece.is_text,
         first=piece.first,
+        ragged=piece.ragged,
         part=piece.part,
         file=piece.file,
         keep_rejects=keep,

@@ -17,6 +17,8 @@ from omnigraph.exec.rules.rules import Required, rules_of
 from omnigraph.exec.values.columns import in_one
 
 REJECTS_SHOWN = 1_000
+LOOKED_AT = 16
+"""Rows that break one rule whose values are read: among these are a few that differ."""
 
 Unread = Mapping[str, Set[int]]
 """Rows whose cell could not be read, by column."""
@@ -46,7 +48,7 @@ def rule_faults(
             wrong = wrong.filter(pc.invert(pc.is_in(wrong, value_set=known)))
         if not len(wrong):
             continue
-        shown = wrong[: REJECTS_SHOWN if keep_rejects else 1]
+        shown = wrong[: REJECTS_SHOWN if keep_rejects else LOOKED_AT]
         violations = [
             check_rows([rule], rows.slice(row, 1)).violations[0] for row in shown.to_pylist()
         ]

@@ -8,6 +8,7 @@ import glob
 import os
 import pickle
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import takewhile
@@ -23,7 +24,7 @@ from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.load.decode import LINE_BYTES_MAX, LineBlock
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.load.lines import line_count
-from omnigraph.exec.load.text_cells import csv_batches, csv_delimiter
+from omnigraph.exec.load.text_cells import CsvRows, csv_delimiter, csv_rows
 from omnigraph.storage.lance.foreign import look_at, read_batches
 
 Format = Literal["json", "csv", "parquet", "orc", "lance", "records"]
@@ -264,13 +265,26 @@ def _read(stream: Any, count: int) -> bytes:
 
 
 def tables(part: Part) -> Iterator[pa.Table]:
-    """The columns of a part, a batch of rows at a time. CSV cells are text."""
+    """The columns of a part, a batch of rows at a time."""
     if part.format == "lance":
         yield from _lance_tables(part)
         return
+    with _told_unreadable(part), file_stream(part) as stream:
+        yield from _tables(part, stream)
+
+
+def text_rows(part: Part) -> Iterator[CsvRows]:
+    """The rows of a CSV file, a batch at a time. Cells are text."""
+    with _told_unreadable(part):
+        yield from csv_rows(
+            lambda: file_stream(part), csv_delimiter(part.file), part.label or part.file
+        )
+
+
+@contextmanager
+def _told_unreadable(part: Part) -> Iterator[None]:
     try:
-        with file_stream(part) as stream:
-            yield from _tables(part, stream)
+        yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
         text = f"cannot read {part.file} as {part.format}: {cause}"
         raise BadRequest(text, "correct the file; nothing was written") from cause
@@ -295,9 +309,6 @@ def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:
                 batch_rows(_parquet_bytes(file), file.metadata.num_rows),
                 row_groups=None if groups is None else list(groups),
             ):
-                yield pa.Table.from_batches([batch])
-        case "csv":
-            for batch in csv_batches(lambda: file_stream(part), csv_delimiter(part.file)):
                 yield pa.Table.from_batches([batch])
         case "orc":
             orc = __import__("pyarrow.orc").orc

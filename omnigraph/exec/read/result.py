@@ -75,7 +75,7 @@ class QueryResult:
         length = self._length if limit is None else min(limit, self._length)
         if not self.columns:
             return [() for _ in range(length)]
-        return list(zip(*_json_columns(self, self._cut(0, length)), strict=True))
+        return list(zip(*_json_columns(self, _cut(self._values, 0, length)), strict=True))
 
     def _rows_of(self, values: Sequence[pa.Array | PythonColumn], length: int) -> list[JsonRow]:
         names = self.columns
@@ -87,19 +87,10 @@ class QueryResult:
             return [{name: value} for value in columns[0]]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    def _cut(self, start: int, length: int) -> list[pa.Array | PythonColumn]:
-        """The values of a few rows in a row."""
-        return [
-            PythonColumn(each.values[start : start + length])
-            if isinstance(each, PythonColumn)
-            else each.slice(start, length)
-            for each in self._values
-        ]
-
     def _part(self, start: int, length: int) -> list[JsonRow]:
         if "rows" in self.__dict__:
             return self.rows[start : start + length]
-        return self._rows_of(self._cut(start, length), length)
+        return self._rows_of(_cut(self._values, start, length), length)
 
     def _preview(self) -> tuple[str, list[str], list[tuple[Any, ...]], int]:
         cells = self.tuples(ROWS_SHOWN)
@@ -173,6 +164,18 @@ class QueryResult:
         if self._parts:
             return "".join(part.explain() for part in self._parts)
         return self._profile.explain(self._plan)
+
+
+def _cut(
+    values: Sequence[pa.Array | PythonColumn], start: int, length: int
+) -> list[pa.Array | PythonColumn]:
+    """The values of a few rows in a row."""
+    return [
+        PythonColumn(each.values[start : start + length])
+        if isinstance(each, PythonColumn)
+        else each.slice(start, length)
+        for each in values
+    ]
 
 
 def plain_columns(result: QueryResult) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Faults of an input: every violation counted, the first of each rule listed.
+"""Faults of an input: every violation counted, the first few of each rule listed.
 
 Invariant: merging the faults of the parts of an input, in any order, gives the faults of the whole.
 Lines count from 1 in a file; `part` says which part of the input a line belongs to.
@@ -7,10 +7,14 @@ Lines count from 1 in a file; `part` says which part of the input a line belongs
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from omnigraph.errors import ConstraintViolated, KeyTaken, LimitExceeded, OmnigraphError, Violation
 
 LISTED_MAX = 20
+EXAMPLES_MAX = 3
+"""Faults of one kind that are listed, each with another text."""
+
 TAKEN = "id"
 """The rule of an id that is in use: its own error when nothing else is wrong."""
 
@@ -19,6 +23,13 @@ LIMITS = {
     "line_tokens": ("graph_batch_json_structural_slots", 131_072),
 }
 """Limits of one line: the rule, the resource's name on the wire, and how much is allowed."""
+
+
+FaultKind = tuple[str, str, str]
+"""Rule, type and property of a violation."""
+
+Example = tuple[int, Violation]
+"""A violation, after its part of the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +47,9 @@ class Faults:
 
     keep_rejects: bool = False
     counts: Counter[str] = field(default_factory=Counter)
-    first: dict[tuple[str, str, str], tuple[int, Violation]] = field(default_factory=dict)
+    examples: dict[FaultKind, list[Example]] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
-    kinds: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # as `first` has them
+    kinds: Counter[FaultKind] = field(default_factory=Counter)
     unread: set[str] = field(default_factory=set)  # types of records that became no row
 
     def __bool__(self) -> bool:
@@ -56,7 +67,7 @@ class Faults:
     def add(self, part: int, violation: Violation, record: str | None = None) -> None:
         """One more fault."""
         self.count(violation, 1)
-        self._offer(part, violation)
+        self.offer(part, violation)
         if self.keep_rejects:
             self.rejects.append(Reject(part, violation, record))
 
@@ -68,7 +79,7 @@ class Faults:
         self.kinds.update(violation.kind() for violation in violations)
         self.kinds[violations[0].kind()] += total - len(violations)
         for violation in violations:
-            self._offer(part, violation)
+            self.offer(part, violation)
             if self.keep_rejects:
                 self.rejects.append(Reject(part, violation))
 
@@ -76,15 +87,26 @@ class Faults:
         """Take in the faults of another part."""
         self.counts.update(other.counts)
         self.kinds.update(other.kinds)
-        for part, violation in other.first.values():
-            self._offer(part, violation)
+        for part, violation in other.listed():
+            self.offer(part, violation)
         self.rejects.extend(other.rejects)
         self.unread |= other.unread
 
-    def _offer(self, part: int, violation: Violation) -> None:
-        kept = self.first.get(violation.kind())
-        if kept is None or _sort_key(part, violation) < _sort_key(*kept):
-            self.first[violation.kind()] = (part, violation)
+    def offer(self, part: int, violation: Violation) -> None:
+        """List a violation that is counted already, if it is among the first of its kind."""
+        kept = self.examples.setdefault(violation.kind(), [])
+        if len(kept) == EXAMPLES_MAX and _sort_key(part, violation) >= _sort_key(*kept[-1]):
+            return
+        # Of violations that read alike the first is listed.
+        offered = sorted([*kept, (part, violation)], key=lambda each: _sort_key(*each))
+        distinct: dict[str, Example] = {}
+        for each in offered:
+            distinct.setdefault(each[1].text, each)
+        kept[:] = islice(distinct.values(), EXAMPLES_MAX)
+
+    def listed(self) -> list[Example]:
+        """The first violations of each kind."""
+        return [each for kept in self.examples.values() for each in kept]
 
     def count(self, violation: Violation, number: int) -> None:
         """So many more of the kind of a violation, without where they are."""
@@ -124,29 +146,49 @@ class Faults:
         return Faults(
             self.keep_rejects,
             self.counts,
-            {key: (part, locate(part, v)) for key, (part, v) in self.first.items()},
+            self.examples_as(locate),
             [Reject(r.part, locate(r.part, r.violation), r.record) for r in self.rejects],
             self.kinds,
         )
 
+    def examples_as(
+        self, locate: Callable[[int, Violation], Violation]
+    ) -> dict[FaultKind, list[Example]]:
+        """The examples with each violation as `locate` has it."""
+        return {
+            kind: [(part, locate(part, violation)) for part, violation in kept]
+            for kind, kept in self.examples.items()
+        }
+
     def error(self) -> OmnigraphError:
         """The error that the caller of a load sees."""
-        listed = [v for _, v in sorted(self.first.values(), key=lambda kept: _sort_key(*kept))]
-        for violation in listed:
+        firsts = _in_order(kept[0] for kept in self.examples.values())
+        for violation in firsts:
             if violation.rule in LIMITS:
                 return _limit(violation)
         if set(self.counts) == {TAKEN}:
-            taken = listed[0]
+            taken = firsts[0]
             kind = taken.text.partition(" ")[0]
             return KeyTaken(kind, taken.type_name, taken.id or "")
-        listed = listed[:LISTED_MAX]
-        folded = tuple((violation, self.kinds[violation.kind()]) for violation in listed)
+        folded = tuple((each, self.kinds[each.kind()]) for each in firsts[:LISTED_MAX])
         counts = tuple(sorted(self.counts.items()))
-        return ConstraintViolated(tuple(listed), self.total, counts, folded)
+        return ConstraintViolated(self._violations(), self.total, counts, folded)
+
+    def _violations(self) -> tuple[Violation, ...]:
+        """The first of each kind, and others of theirs while there is room."""
+        ranked = [
+            (rank, *each) for kept in self.examples.values() for rank, each in enumerate(kept)
+        ]
+        ranked.sort(key=lambda each: (each[0] > 0, _sort_key(each[1], each[2])))
+        return tuple(_in_order((part, each) for _, part, each in ranked[:LISTED_MAX]))
 
 
 def _sort_key(part: int, violation: Violation) -> tuple[int, int, str]:
     return part, violation.line or 0, violation.text
+
+
+def _in_order(examples: Iterable[Example]) -> list[Violation]:
+    return [violation for _, violation in sorted(examples, key=lambda each: _sort_key(*each))]
 
 
 def _limit(violation: Violation) -> LimitExceeded:

@@ -101,14 +101,15 @@ def statement(rule: KeyRule) -> str:
 
 
 def _unique(columns: tuple[str, ...]) -> str:
-    """Groups of one tuple with several rows, one of them incoming."""
+    """Groups of one tuple with rows of several ids, one of them incoming. Rows of one id break the
+    rule of ids, which says more."""
     names = ", ".join(_quoted(name) for name in columns)
     present = " AND ".join(f"{_quoted(name)} IS NOT NULL" for name in columns)
     return (
         f"SELECT {names}, min(id) AS first_id, max(id) AS last_id FROM ("
         f"SELECT id, {names}, true AS fresh FROM incoming WHERE {present} UNION ALL "
         f"SELECT id, {names}, false AS fresh FROM committed WHERE {present}) "
-        f"GROUP BY {names} HAVING count(*) > 1 AND bool_or(fresh)"
+        f"GROUP BY {names} HAVING min(id) <> max(id) AND bool_or(fresh)"
     )
 
 
@@ -154,7 +155,8 @@ def _violation(rule: KeyRule, row: dict[str, Any]) -> Violation:
     match rule:
         case DistinctIds(key=key, advice=advice):
             label = Unique(name, key).label if key else "id"
-            text = f"@unique violation on {name}.{label}: value '{shown(row['id'])}' comes twice"
+            word = "key" if key else "unique"
+            text = f"@{word} violation on {name}.{label}: value '{shown(row['id'])}' comes twice"
             text = f"{text} ({advice})" if advice else text
             return Violation("unique", name, label, row["id"], row["id"], text)
         case FreeIds(kind=kind):

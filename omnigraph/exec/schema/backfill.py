@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import property_field
-from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.catalog.steps import AddProperty
 from omnigraph.errors import BadRequest
@@ -142,6 +142,16 @@ def fillings(plan: MigrationPlan, old: Mapping[Any, Owner]) -> dict[Any, Filling
             if filling is not None:
                 filled[owner.id] = filling
     return filled
+
+
+def require_valid_backfills(plan: MigrationPlan, old: Catalog) -> None:
+    """Refuse a backfill expression that an apply would refuse whatever the rows are: it does not
+    parse, names what a row lacks, or is not repeatable."""
+    before = {owner.id: owner for owner in old.types}
+    for type_id, filling in fillings(plan, before).items():
+        if filling.expressions:
+            columns = [before[type_id].schema.field(name) for name in filling.columns]
+            filling.values(pa.RecordBatch.from_pylist([], schema=pa.schema(columns)))
 
 
 def filling_of(

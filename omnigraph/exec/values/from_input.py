@@ -89,7 +89,8 @@ def _scalar(value: Any, scalar: Scalar, read: ReadExternal) -> Any:
 def _refusal(cause: Misfit, value: Any, scalar: Scalar) -> str:
     match cause.reason:
         case Reason.TYPE:
-            return f"must be {SCALARS[scalar].expected}, not {json_type_name(value)}"
+            given = value if isinstance(value, float) else json_type_name(value)
+            return f"must be {SCALARS[scalar].expected}, not {given}"
         case Reason.TEXT:
             return "holds half of a surrogate pair, which is no character"
         case Reason.RANGE if scalar in INTEGERS:

@@ -116,6 +116,8 @@ def _of_place(before: str, token: str) -> str:
         return "a node is written $a: Person, an edge $a knows $b, without parentheses"
     if token == "{" and re.search(r"[(,]\s*(?:distinct\s+)?\$\w+\s*\Z", before):
         return "an object is a column of return, not a value: $p as person { name, age }"
+    if token == "+" and re.search(r"\$\w+\s*:?\s*<?[a-z_]\w*(?:\s*\|\s*\w+)*>?\s*\Z", before):
+        return "one hop or more is written with *: $a knows* $b"
     if token == "," and block in ("match", "not", "optional", "exists", "count"):
         return "clauses of match follow one another without commas"
     if not before.strip() and token.lower() in _BEGINNINGS:

@@ -15,6 +15,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.exec.progress import OnProgress
 from omnigraph.server.mcp.agent_session import AgentSession
 from omnigraph.server.mcp.api_desk import OWN_PATHS, ApiAnswer, ApiDesk, ApiRequest
+from omnigraph.server.mcp.iso_dates import with_iso_dates
 from omnigraph.server.mcp.result_cuts import (
     fitted,
     hidden_properties,
@@ -24,6 +25,7 @@ from omnigraph.server.mcp.result_cuts import (
 )
 from omnigraph.server.mcp.tool_arguments import RequestPart, query_pairs
 from omnigraph.server.mcp.tool_table import PAGED, AgentTool
+from omnigraph.server.moment_members import HEADER
 
 Arguments = Mapping[str, Any]
 Document = dict[str, Any]
@@ -140,10 +142,15 @@ class ToolCall:
         if self.tool.name == "query":
             document = self._without_columns(document, await self._hidden(request))
             return self._rows(document)
-        if any(each.name == "include" for each in self.tool.arguments) or "changes" in document:
+        if self._shows_entities or "changes" in document:
+            document = with_iso_dates(document)
             hidden = await self._hidden(request) - set(self.arguments.get("include", ()))
             document = without_properties(document, hidden)
         return self._cut(document)
+
+    @property
+    def _shows_entities(self) -> bool:
+        return any(each.name == "include" for each in self.tool.arguments)
 
     async def request(self) -> ApiRequest:
         """The request that the arguments make."""
@@ -187,7 +194,7 @@ class ToolCall:
                 body[kind] = name
             elif kind not in query:
                 extra.append((kind, name))
-        operation, headers = asked.operation, {}
+        operation, headers = asked.operation, {HEADER: "1"} if self._shows_entities else {}
         if self.arguments.get("if_commit") is not None:
             operation = f"{operation}_if_graph_commit"
             headers["Omnigraph-If-Graph-Commit"] = str(self.arguments["if_commit"])

@@ -21,7 +21,7 @@ def decoded(data: bytes) -> Decoded:
 
 def rows(data: bytes) -> list[dict[str, Any]]:
     done = decoded(data)
-    assert not done.faults, [str(v) for _, v in done.faults.first.values()]
+    assert not done.faults, [str(v) for _, v in done.faults.listed()]
     return [row for part in done.rows for row in part.table.to_pylist()]
 
 
@@ -104,7 +104,7 @@ def test_blank_lines_and_carriage_returns_are_skipped_and_counted() -> None:
         b'\n{"type":"Log","data":{"text":"a"}}\r\n   \n\n{"type":"Log","data":{}, "x":1}'
     )
     assert done.rows[0].lines.to_pylist() == [2]
-    assert [v.line for _, v in done.faults.first.values()] == [5]
+    assert [v.line for _, v in done.faults.listed()] == [5]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
@@ -113,7 +113,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     assert [row["id"] for row in rows(mark + two)] == ["Ada", "Bob"]
     assert rows(mark) == []
     later = decoded(two + mark + lines(person("Cy")))
-    assert [violation.rule for _, violation in later.faults.first.values()] == ["json"]
+    assert [violation.rule for _, violation in later.faults.listed()] == ["json"]
 
 
 def test_mixed_types_keep_their_line_numbers() -> None:
@@ -188,7 +188,7 @@ def test_a_bad_line_is_refused_with_its_rule_and_line(line: bytes, rule: str) ->
     good = lines(person("first"))
     done = decoded(good + line + b"\n" + lines(person("last")))
     assert dict(done.faults.counts) == {rule: 1}
-    ((_, violation),) = done.faults.first.values()
+    ((_, violation),) = done.faults.listed()
     assert violation.line == 2
     assert sum(part.table.num_rows for part in done.rows) == 2
 
@@ -238,7 +238,7 @@ def test_the_permissive_variant_forgives() -> None:
 def test_the_permissive_variant_still_refuses_what_makes_no_sense() -> None:
     done = permissive('{"type":"Count","data":{"n":7,"id":"8"}}\n{"type":\n"Nope"} [')
     assert dict(done.faults.counts) == {"key_id": 1, "unknown_type": 1, "json": 1}
-    assert [v.line for _, v in done.faults.first.values()] == [1, 2, 3]
+    assert [v.line for _, v in done.faults.listed()] == [1, 2, 3]
 
 
 # Reading many at once

@@ -125,3 +125,53 @@ def test_rejects_hold_the_records_of_text_files_as_they_were_read(
     assert (2, "endpoint", "Ada\tNobody") in records("k.tsv", edge="Knows")
     (tmp_path / "p.jsonl").write_text('{"name": "Ada", "role": "boss"}\n')
     assert records("p.jsonl", type="Person") == [(1, "enum", '{"name": "Ada", "role": "boss"}')]
+
+
+def test_rows_with_different_bad_values_are_told_one_by_one_and_folded_where_they_are_many(
+    graph: Graph,
+) -> None:
+    rows = [{"name": f"p{n}", "role": "guest"} for n in range(10)]
+    rows[2]["role"], rows[5]["role"] = "boss", "chef"
+    said = str(refused(graph, rows, type="Person"))
+    assert said.startswith("row 3: invalid enum value 'boss'")
+    assert "; row 6: invalid enum value 'chef'" in said
+    for number, role in ((6, "boss"), (7, "cook"), (8, "dean")):
+        rows[number]["role"] = role
+    error = refused(graph, pa.Table.from_pylist(rows), type="Person")
+    texts = [violation.text for violation in error.violations]
+    assert [(v.value, v.line) for v in error.violations] == [("boss", 3), ("chef", 6), ("cook", 8)]
+    shown = f"{texts[0]} (id 'p2', row 3), {texts[1]} (id 'p5', row 6), {texts[2]} (id 'p7', row 8)"
+    assert str(error).startswith(f"5 rows: {shown}, and 2 more; correct")
+
+
+def test_a_file_loaded_twice_with_append_is_told_once_and_with_what_to_do(graph: Graph) -> None:
+    people = lines(person("Ada", email="a@b"), person("Bob", email="b@b"))
+    graph.load(people, "append", engine="local")
+    with pytest.raises(og.KeyTaken) as caught:
+        graph.load(people, "append", engine="local")
+    assert str(caught.value) == (
+        "node type 'Person' already has id 'Ada'; "
+        "load with mode merge to replace it, or use another id"
+    )
+    error = refused(graph, lines(person("Cy", email="a@b")), "append")
+    assert "@unique violation on Person.email: value 'a@b' held by 'Ada' and 'Cy'" in str(error)
+
+
+def test_a_key_that_comes_twice_is_called_a_key(graph: Graph) -> None:
+    twice = lines(person("Ada", email="a@b"), person("Ada", email="a@b"))
+    error = refused(graph, twice, "append")
+    assert str(error) == (
+        "line 2: @key violation on Person.name: value 'Ada' comes twice; "
+        "correct the data and write again"
+    )
+    logs = lines(node("Log", id="l", text="a"), node("Log", id="l", text="b"))
+    assert "@unique violation on Log.id: value 'l' comes twice" in str(
+        refused(graph, logs, "append")
+    )
+
+
+def test_a_fraction_for_an_integer_is_shown(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("name,age\nAda,2.5\n")
+    for source in (tmp_path / "p.csv", [{"name": "Ada", "age": 2.5}]):
+        said = str(refused(graph, source, type="Person"))
+        assert "Person.age must be an integer, not 2.5; " in said

@@ -29,6 +29,16 @@ def test_a_block_becomes_one_commit(small: Graph) -> None:
     assert tx.outcome.commit == newest
 
 
+def test_a_transaction_says_where_it_goes_and_how_it_ended(small: Graph) -> None:
+    with small.transaction() as tx:
+        tx.mutate(ADD, {"n": "Ada", "a": 36})
+        assert repr(tx).startswith("Transaction(into 'main', open on 'tx/")
+    assert repr(tx) == "Transaction(into 'main', fast_forward)"
+    with pytest.raises(ZeroDivisionError), small.transaction() as tx:
+        raise ZeroDivisionError
+    assert repr(tx) == "Transaction(into 'main', ended, nothing committed)"
+
+
 def test_a_load_and_a_mutation_become_one_commit(small: Graph) -> None:
     count = len(small.commits.list())
     with small.transaction(actor="act-me") as tx:
@@ -62,8 +72,10 @@ def test_a_conflict_leaves_main_as_it_was(small: Graph) -> None:
             tx.mutate(SET, {"a": 2})
             edit(small, Person={"Ada": person("Ada", 3)})
 
-    with pytest.raises(og.MergeConflicts):
+    with pytest.raises(og.MergeConflicts) as lost:
         meets_another()
+    assert str(lost.value).endswith("nothing was committed; run the block again")
+    assert "resolve=" not in str(lost.value)
     assert state(small)["Person", "Ada"]["age"] == 3
     assert small.branches.list() == ("main",)
 

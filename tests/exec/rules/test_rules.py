@@ -261,7 +261,7 @@ def test_too_many_and_too_few_edges_are_counted_with_the_committed_ones() -> Non
 
 def test_ids_that_come_twice_or_are_taken() -> None:
     twice = check_keys(ids("a", "b", "a"), ids(), rules.DistinctIds("Person", ("name",)))
-    assert texts(twice) == ["@unique violation on Person.name: value 'a' comes twice"]
+    assert texts(twice) == ["@key violation on Person.name: value 'a' comes twice"]
     taken = check_keys(ids("a", "b"), ids("b", "c"), rules.FreeIds("Person", Kind.NODE))
     assert texts(taken) == ["node type 'Person' already has id 'b'"]
 

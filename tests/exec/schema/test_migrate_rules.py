@@ -257,6 +257,29 @@ def test_an_empty_table_needs_no_values_but_a_sound_expression(graph: Graph) -> 
     assert of_type(dump(graph), "Team") == {"T": {"name": "T", "n": 2}}
 
 
+@pytest.mark.parametrize("expression", ["nonsense(((", "age + 1", "random()"])
+def test_a_plan_refuses_the_backfill_that_an_apply_refuses(graph: Graph, expression: str) -> None:
+    text = SCHEMA.replace("age: I32?", "x: I32")  # age is dropped
+    given = {"Person.x": expression}
+    with pytest.raises(og.BadRequest) as applied:
+        graph.schema.apply(text, backfill=given)
+    with pytest.raises(og.BadRequest) as planned:
+        graph.schema.plan(text, backfill=given)
+    assert str(planned.value) == str(applied.value)
+    assert "the backfill of Person.x does not give I32" in str(planned.value)
+    assert graph.schema.plan(text, backfill={"Person.x": "length(name)"}).supported
+
+
+def test_a_property_that_becomes_required_is_told_the_way_there(graph: Graph) -> None:
+    with pytest.raises(og.MigrationUnsupported) as refused:
+        graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32"))
+    assert "the backfill coalesce(age, …), then drop this one" in str(refused.value)
+    both = SCHEMA.replace("age: I32?", "age: I32?  years: I32")
+    graph.schema.apply(both, backfill={"Person.years": "coalesce(age, 0)"})
+    graph.schema.apply(SCHEMA.replace("age: I32?", "years: I32"))
+    assert all(isinstance(row["years"], int) for row in of_type(dump(graph), "Person").values())
+
+
 def test_an_interface_brings_a_required_property_with_its_value(tmp_path: Path) -> None:
     text = "interface Named { name: String @key } node A implements Named {}"
     graph = og.init(tmp_path / "g", text)
@@ -293,7 +316,7 @@ def test_a_backfill_that_does_not_fit_changes_nothing(
 @pytest.mark.parametrize(
     ("declared", "expression", "reason"),
     [
-        ("x: I32?", "2.5", "must be an integer, not a number"),
+        ("x: I32?", "2.5", "must be an integer, not 2.5"),
         ("x: I32?", "cast(2.5 as decimal(4, 2))", "must be an integer"),
         ("x: I32?", "3000000000", "must lie between"),
         ("x: U32?", "-1", "must lie between"),

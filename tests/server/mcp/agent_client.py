@@ -27,6 +27,7 @@ node Person {
 node Doc {
   slug: String @key
   text: String @index
+  written: Date?
   embedding: Vector(4)? @embed(text)
 }
 edge Knows: Person -> Person { since: I32? }
@@ -36,7 +37,8 @@ RECORDS = (
     '{"type":"Person","data":{"name":"Ada","age":36,"photo":"base64:aGVsbG8gd29ybGQ="}}\n'
     '{"type":"Person","data":{"name":"Bob","age":25}}\n'
     '{"type":"Person","data":{"name":"Cyd"}}\n'
-    '{"type":"Doc","data":{"slug":"d1","text":"The pump leaks","embedding":[1,0,0,0]}}\n'
+    '{"type":"Doc","data":{"slug":"d1","text":"The pump leaks","written":"2026-11-18",'
+    '"embedding":[1,0,0,0]}}\n'
     '{"type":"Doc","data":{"slug":"d2","text":"Paint on the hull","embedding":[0,1,0,0]}}\n'
     '{"edge":"Knows","from":"Ada","to":"Bob","data":{"since":2020}}\n'
     '{"edge":"Knows","from":"Ada","to":"Cyd","data":{}}\n'

@@ -166,6 +166,24 @@ def test_entities_neighbours_and_search(agent: AgentClient) -> None:
     assert [(each["type"], each["id"]) for each in hits] == [("Doc", "d1")]
 
 
+def test_dates_are_texts_in_every_tool_that_shows_entities(agent: AgentClient) -> None:
+    doc = {"type": "Doc", "id": "d1", "branch": "main"}
+    first = agent.done("entity_history", **doc)["revisions"][-1]
+    loaded = first["cause"]["graph_commit_id"]
+    of_docs = {"type": ["Doc"]}
+    before = {"from": f"{loaded}~1", "to": loaded}
+    pages = [
+        agent.done("diff", **before, **of_docs),
+        agent.done("commits_changes", commit=loaded, **of_docs),
+        agent.done("changes_poll", branch="main", start="beginning", **of_docs)["blocks"][0],
+    ]
+    images = [first["change"]["after"], *(page["changes"][0]["after"] for page in pages)]
+    shown = [agent.done("entity_get", **doc), *images]
+    assert [each["properties"]["written"] for each in shown] == ["2026-11-18"] * 5
+    ask = 'query q() { match { $d: Doc { slug: "d1" } } return { $d.written as written } }'
+    assert agent.done("query", query=ask, branch="main")["rows"] == [{"written": "2026-11-18"}]
+
+
 def test_every_resource_can_be_read(agent: AgentClient) -> None:
     listed = agent.portal.call(agent.client.list_resources).resources
     uris = {str(each.uri) for each in listed}
