@@ -14,6 +14,7 @@ from omnigraph.catalog.constraints import Owner, read_constraints, require_count
 from omnigraph.catalog.defaults import require_allowed_defaults
 from omnigraph.catalog.draft import NO_TYPE_ID, Draft, Hint, entity
 from omnigraph.catalog.model import Cardinality, EdgeType, Family, Interface, Literal, NodeType
+from omnigraph.catalog.near_names import nearest
 from omnigraph.language.reader import Fault
 from omnigraph.language.schema import ast
 from omnigraph.types import RESERVED_COLUMNS, Kind, Span, ValueType
@@ -200,7 +201,9 @@ class _Resolver:
         if types:
             return types
         text = f"edge {edge} references unknown {end} type: {name}"
-        hint = f"declare it: node {name} {{ … }}"
+        near = nearest(name.text, (*self.implementing, *self.interfaces))
+        declare = f"declare it: node {name} {{ … }}"
+        hint = declare if near is None else f"did you mean '{near}'? else {declare}"
         if name.text in self.interfaces:
             text = f"the {end} of edge {edge} is {name}, which no node type implements"
             hint = f"declare one: node Thing implements {name} {{ … }}"

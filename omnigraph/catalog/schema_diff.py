@@ -23,6 +23,7 @@ from omnigraph.catalog.model import (
     NodeType,
     Property,
 )
+from omnigraph.catalog.rename_hints import rename_hints
 from omnigraph.catalog.schema_lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
 from omnigraph.catalog.steps import (
     HARD,
@@ -58,6 +59,7 @@ class MigrationPlan:
     diagnostics: tuple[Diagnostic, ...]
     catalog: Catalog
     allows_data_loss: bool = False
+    hints: tuple[str, ...] = ()  # renames that are planned as a drop and an add
 
     @property
     def supported(self) -> bool:
@@ -67,11 +69,12 @@ class MigrationPlan:
         """Raise the first unsupported step as an error."""
         for step in self.steps:
             if isinstance(step, UnsupportedChange):
-                raise MigrationUnsupported(step.entity, step.reason, step.code)
+                reason = "; ".join((step.reason, *self.hints))
+                raise MigrationUnsupported(step.entity, reason, step.code)
 
     def __repr__(self) -> str:
         verdict = "supported" if self.supported else "not supported"
-        return "\n".join((f"MigrationPlan({verdict})", *self.lines()))
+        return "\n".join((f"MigrationPlan({verdict})", *self.lines(), *hint_lines(self.hints)))
 
     def to_json(self) -> dict[str, Any]:
         """`{"supported", "steps"}`, the wire form."""
@@ -84,7 +87,13 @@ class MigrationPlan:
     def render(self, uri: str) -> str:
         """The plan for a person."""
         verdict = f"supported: {'yes' if self.supported else 'no'}"
-        return "\n".join((f"schema plan for {uri}", verdict, *self.lines()))
+        lines = (*self.lines(), *hint_lines(self.hints))
+        return "\n".join((f"schema plan for {uri}", verdict, *lines))
+
+
+def hint_lines(hints: Iterable[str]) -> tuple[str, ...]:
+    """One line a hint, below the steps of a plan."""
+    return tuple(f"hint: {hint}" for hint in hints)
 
 
 def plan_migration(
@@ -105,7 +114,8 @@ def plan_migration(
     _require_used(steps, backfill or {}, new)
     if not steps and new.fingerprint != old.fingerprint:
         steps = (UnsupportedChange("schema", "this change is not classified"),)
-    return MigrationPlan(steps, admission.diagnostics, new, allow_data_loss)
+    hints = tuple(dict.fromkeys(rename_hints(old, new, fillings)))
+    return MigrationPlan(steps, admission.diagnostics, new, allow_data_loss, hints)
 
 
 def steps_between(old: Catalog, new: Catalog) -> tuple[Step, ...]:

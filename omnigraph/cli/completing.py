@@ -62,7 +62,7 @@ def queries(incomplete: str) -> list[str]:
 
 def _stored(graph: Graph) -> Iterable[str]:
     stored = getattr(graph, "stored_queries", None)
-    return () if stored is None else (query["name"] for query in stored.list())
+    return () if stored is None else (query.name for query in stored.list())
 
 
 def _of_file(file: str) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 from omnigraph.cli.address import graph_uri, require_outside_cluster, write_target
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
+    MAIN,
     Actor,
     Branch,
     BranchOrMain,
@@ -19,8 +20,10 @@ from omnigraph.cli.options import (
     Meta,
     NextSchema,
     Quiet,
+    Snapshot,
     Store,
     Uri,
+    exclusive,
     metadata,
 )
 from omnigraph.cli.shapes import source_error_document
@@ -85,14 +88,17 @@ def check(
 def show(
     path: GraphPath = None,
     branch: BranchOrMain = None,
+    snapshot: Snapshot = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
-    """Print the schema of a graph, or of one of its branches."""
+    """Print the schema of a graph, of one of its branches, or as it was at a point in time."""
     with plain_errors():
+        exclusive(branch=branch, snapshot=snapshot)
+        point = branch if snapshot is None else snapshot
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
-            text = graph.schema.text if branch is None else graph.schema.on(branch).text
+            text = graph.schema.text if point is None else graph.schema.at(point).text
         if json:
             show_json({"schema_source": text})
         else:
@@ -136,7 +142,7 @@ def diff(
 def plan(
     schema: NextSchema,
     path: GraphPath = None,
-    branch: BranchOrMain = None,
+    branch: Branch = MAIN,
     allow_data_loss: Annotated[
         bool, typer.Option(help="Plan drops that reclaim the data.")
     ] = False,
@@ -152,7 +158,7 @@ def plan(
         text = read_text(schema)
         with open_graph(where, read_only=True) as graph:
             steps = graph.schema.plan(
-                text, allow_data_loss=allow_data_loss, backfill=given, branch=branch or "main"
+                text, allow_data_loss=allow_data_loss, backfill=given, branch=branch
             )
         if json:
             count = {"step_count": len(steps.steps)}
@@ -167,7 +173,7 @@ def plan(
 def apply(
     schema: NextSchema,
     path: GraphPath = None,
-    branch: BranchOrMain = None,
+    branch: Branch = MAIN,
     allow_data_loss: Annotated[
         bool, typer.Option(help="Reclaim what is dropped, in earlier commits too.")
     ] = False,
@@ -199,7 +205,7 @@ def apply(
                 actor=actor,
                 message=message,
                 metadata=metadata(meta),
-                branch=branch or "main",
+                branch=branch,
             )
         if json:
             show_json({"uri": where, **done.to_json()})
@@ -218,6 +224,8 @@ def _given(backfill: list[str] | None) -> dict[str, str]:
 
 
 def _applied(where: str, done: SchemaApplied) -> Iterator[str]:
+    from omnigraph.catalog.schema_diff import hint_lines
+
     yield f"schema apply for {where}"
     yield "supported: yes"
     yield f"applied: {'yes' if done.applied else 'no'}"
@@ -225,6 +233,7 @@ def _applied(where: str, done: SchemaApplied) -> Iterator[str]:
     yield from (f"- {step}" for step in done.steps)
     if not done.steps:
         yield "no schema changes"
+    yield from hint_lines(done.hints)
 
 
 def _document(file: str, admission: Admission, plan: MigrationPlan | None) -> dict[str, object]:

@@ -67,6 +67,7 @@ _ALLOWED = {
     **dict.fromkeys(("optimize", "repair", "cleanup"), _DIRECT | {"--policy"}),
     **dict.fromkeys(("check", "lint"), _DIRECT),
     **dict.fromkeys(("policy", "queries"), _DIRECT),
+    "queries list": _DIRECT | {"--server"},
     "jobs": _UNASKED,
     "mcp": _ANY,
     "init": _OWN,
@@ -154,14 +155,22 @@ def _leading_last(arguments: list[str]) -> list[str]:
     return [*kept, *arguments[position:], *moved]
 
 
-# Commands that take --as themselves.
-_WRITERS = (
-    *((name,) for name in ("mutate", "change", "load", "ingest", "shell", "revert", "restore")),
+_COMMITTERS = (
+    *((name,) for name in ("mutate", "change", "load", "ingest", "revert", "restore")),
     *((name,) for name in ("optimize", "repair")),
     *(("branch", name) for name in ("create", "delete", "merge")),
     *(("review", name) for name in ("open", "comment", "approve", "merge", "close")),
     *(("tag", name) for name in ("create", "delete")),
     ("schema", "apply"),
+)
+# Commands that take --as themselves.
+_WRITERS = (*_COMMITTERS, ("shell",))
+# Commands that take --quiet themselves, and those that exist to talk and refuse it. The others say
+# nothing but their results, so that it changes nothing.
+_TALKING = (
+    *_COMMITTERS,
+    *((name,) for name in ("export", "cleanup", "backup", "embed")),
+    *((name,) for name in ("demo", "serve", "ui")),
 )
 
 
@@ -195,20 +204,9 @@ def _draws_history(flag: str, equals: str, before: list[str], arguments: list[st
     return drawn and not any(word.partition("=")[0] == "--server" for word in arguments)
 
 
-# Commands that say nothing but their results, so that --quiet changes nothing.
-_QUIET = (
-    *((name,) for name in ("query", "read", "explain", "lint", "diff", "snapshot", "log", "check")),
-    *((name,) for name in ("commit", "changes", "blob", "draw", "graphs", "whoami", "recoveries")),
-    *((name,) for name in ("init", "fmt", "queries", "policy", "profile", "config", "version")),
-    *(("branch", "list"), ("tag", "list"), ("review", "list"), ("review", "show")),
-    *(("schema", name) for name in ("show", "plan", "diff", "check")),
-    ("jobs",),
-)
-
-
 def _without_quiet(rest: list[str]) -> list[str]:
     """The words of a command that has no use for --quiet, without it."""
-    if not any(tuple(rest[: len(words)]) == words for words in _QUIET):
+    if any(tuple(rest[: len(words)]) == words for words in _TALKING):
         return rest
     options = list(takewhile(lambda word: word != "--", rest))
     return [*(word for word in options if word != "--quiet"), *rest[len(options) :]]
@@ -221,11 +219,12 @@ def _value(flag: str, value: str | None) -> str:
 
 
 def _why(command: str, flag: str) -> str:
-    """Where to run what works on files."""
+    """Who does what works on files: a job of the server, or a command beside them."""
     if flag != "--server" or command not in _ON_FILES:
         return ""
-    jobs = ", or as a job: omnigraph jobs start" if command in ("optimize", "cleanup") else ""
-    return f": run it where the files of the graph are{jobs}"
+    if command in ("optimize", "cleanup"):
+        return f": let the server do it, with omnigraph jobs start {command} --wait"
+    return ": run it where the files of the graph are"
 
 
 _ON_FILES = ("optimize", "cleanup", "repair", "check", "backup", "embed", "draw", "init")

@@ -316,3 +316,5 @@ def _say(settings: ServerSettings, address: str, access: str) -> None:
         typer.echo(f"not serving {graph_id}: {fault}", err=True)
     access = "policy" if settings.has_policy else access
     typer.echo(f"serving {names} at {scheme}://{address}: {_SAID[access]}", err=True)
+    if settings.ui:
+        typer.echo(f"pages for people at {scheme}://{address}/ui/", err=True)

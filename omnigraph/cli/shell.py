@@ -123,20 +123,20 @@ class Session:
             show(line)
 
     def _framed(self, text: str) -> str:
-        """A whole query. A text that reads as a date is a Date or a DateTime where the query takes
-        no String there."""
+        """A whole query. Where the query takes no String, a text that reads as a date is a Date or
+        a DateTime; where it takes no list, numbers are a vector."""
         from omnigraph.plan.compile import compile_query
 
         catalog = self.graph.schema.on(self.branch).catalog
-        plain = whole_query(text, self.params)
-        for dates in (None, "Date", "DateTime"):
-            framed = whole_query(text, self.params, dates)
-            if dates is not None and framed == plain:
-                break
+        for framed in dict.fromkeys(
+            whole_query(text, self.params, dates, vectors=vectors)
+            for vectors in (False, True)
+            for dates in (None, "Date", "DateTime")
+        ):
             with contextlib.suppress(TypeCheckError):
                 compile_query(framed, catalog)
                 return framed
-        return plain
+        return whole_query(text, self.params, vectors="nearest" in text)
 
     def _command(self, line: str) -> None:
         name, _, rest = line.partition(" ")
@@ -247,15 +247,22 @@ def _param_value(text: str) -> Any:
 
 
 def whole_query(
-    text: str, params: Mapping[str, Any] | None = None, dates: str | None = None
+    text: str,
+    params: Mapping[str, Any] | None = None,
+    dates: str | None = None,
+    *,
+    vectors: bool = False,
 ) -> str:
     """A query that was typed without its frame gets one, which declares the parameters that the
-    text uses by the types of their values; texts of dates by `dates`, if it is given."""
+    text uses by the types of their values; texts of dates by `dates`, if it is given, and lists of
+    numbers as vectors if they are meant so."""
     if not _BARE.match(text):
         return text
     used = set(_VARIABLES.findall(_TEXTS.sub("", text)))
 
     def declared(value: Any) -> str:
+        if vectors and isinstance(value, list) and _number_type(value) is not None:
+            return f"Vector({len(value)})"
         is_date = isinstance(value, str) and _MOMENT.fullmatch(value)
         return dates if dates and is_date else declared_type(value)
 
@@ -276,6 +283,8 @@ def declared_type(value: Any) -> str:
             return "F64"
         case str():
             return "String"
+        case list() if (number_type := _number_type(value)) is not None:
+            return f"[{number_type}]"
         case list() if value and all(
             declared_type(each) == declared_type(value[0]) for each in value
         ):
@@ -285,6 +294,14 @@ def declared_type(value: Any) -> str:
                 f"a parameter {json_codec.dumps(value)} says no type of its own",
                 "write the whole query, with the types of its parameters: query q($n: I32?) { … }",
             )
+
+
+def _number_type(values: list[Any]) -> str | None:
+    """The type of numbers, whole or not; None if one is no number, or there is none."""
+    types = {type(each) for each in values}
+    if not types or not types <= {int, float}:
+        return None
+    return "F64" if float in types else "I64"
 
 
 def _split(text: str) -> list[str]:

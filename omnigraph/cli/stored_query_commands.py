@@ -1,15 +1,21 @@
-"""`omnigraph queries list` and `queries validate`: stored queries of a cluster or of a folder."""
+"""`omnigraph queries …`: stored queries of a cluster, a folder or a server, listed and checked.
+
+Invariant: a query is listed from its document, whichever of them it comes from.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.address import cluster_of_scope, graph_uri
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import Json, Store
+from omnigraph.cli.options import GraphPath, Json, Store
+from omnigraph.cli.servers import connected_graph, is_served
 from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.errors import NotServed
 
 if TYPE_CHECKING:
     from omnigraph.cluster.query_catalog import BrokenQuery, StoredQueries, StoredQuery
@@ -23,20 +29,28 @@ app = typer.Typer(
 
 QueryFolder = Annotated[
     str | None,
-    typer.Option("--queries", metavar="DIR", help="A folder of .gq files, for a graph's --store."),
+    typer.Option("--queries", metavar="DIR", help="A folder of .gq files, beside a graph."),
 ]
 
 
 @app.command(name="list")
-def list_(folder: QueryFolder = None, store: Store = None, json: Json = False) -> None:
+def list_(
+    path: GraphPath = None, folder: QueryFolder = None, store: Store = None, json: Json = False
+) -> None:
     """List the stored queries with their parameters."""
+    broken: list[BrokenQuery] = []
     with plain_errors():
-        queries, broken = _checked(folder, store)
-        if json:
-            show_json({"queries": [_document(each) for each in queries]})
+        url = _url(folder, path, store)
+        if url is not None:
+            documents = _of_server(url)
         else:
-            for query in queries:
-                _show(query)
+            queries, broken = _checked(folder, path, store)
+            documents = [_document(each) for each in queries]
+        if json:
+            show_json({"queries": documents})
+        else:
+            for document in documents:
+                _show(document)
         for each in broken:
             typer.echo(f"error: query '{each.name}': {each.message}", err=True)
     if broken:
@@ -44,10 +58,15 @@ def list_(folder: QueryFolder = None, store: Store = None, json: Json = False) -
 
 
 @app.command()
-def validate(folder: QueryFolder = None, store: Store = None, json: Json = False) -> None:
+def validate(
+    path: GraphPath = None, folder: QueryFolder = None, store: Store = None, json: Json = False
+) -> None:
     """Check the stored queries against the schema of their graph. Exits with 1 if one is broken."""
     with plain_errors():
-        queries, broken = _checked(folder, store)
+        url = _url(folder, path, store)
+        if url is not None:
+            raise NotServed("queries validate", url, "a server starts with queries that it checked")
+        queries, broken = _checked(folder, path, store)
         warnings = queries.warnings()
         if json:
             breakages = [{"query": each.name, "message": each.message} for each in broken]
@@ -63,26 +82,57 @@ def validate(folder: QueryFolder = None, store: Store = None, json: Json = False
         raise typer.Exit(1)
 
 
-def _checked(folder: str | None, store: str | None) -> tuple[StoredQueries, list[BrokenQuery]]:
+def _url(folder: str | None, path: str | None, store: str | None) -> str | None:
+    """The address of a served graph, if one is named and no folder of queries."""
+    is_clustered = path is None and store is None and cluster_of_scope() is not None
+    if folder is not None or is_clustered:
+        return None
+    uri = graph_uri(path, store)
+    return uri if is_served(uri) else None
+
+
+def _of_server(url: str) -> list[dict[str, Any]]:
+    """The documents of the queries that a server lists: its types are kinds of values."""
+    with connected_graph(url, read_only=True) as graph:
+        return [
+            _texts(each, each.name, is_mutation=each.mutation)
+            | {"params": [_kind_of(param) for param in each.params]}
+            for each in graph.stored_queries.list()
+        ]
+
+
+def _kind_of(param: Mapping[str, Any]) -> dict[str, Any]:
+    kind = param["kind"]
+    if kind == "list":
+        kind = f"[{param['item_kind']}]"
+    elif kind == "vector":
+        kind = f"vector({param['vector_dim']})"
+    return {"name": param["name"], "type": kind, "nullable": param["nullable"]}
+
+
+def _checked(
+    folder: str | None, path: str | None, store: str | None
+) -> tuple[StoredQueries, list[BrokenQuery]]:
     from omnigraph.cluster.query_catalog import checked_queries, texts_of_folder
 
     cluster = cluster_of_scope()
     if (folder is None) == (cluster is None):
-        raise typer.BadParameter("pass --cluster DIR|URI, or --queries DIR with --store URI")
+        raise typer.BadParameter(
+            "pass --queries DIR beside a graph, or --cluster DIR|URI, or --server URL"
+        )
     if folder is not None:
-        where, texts = graph_uri(store), texts_of_folder(folder)
+        where, texts = graph_uri(path, store), texts_of_folder(folder)
     else:
-        where, texts = _applied(str(cluster), store)
+        where, texts = _applied(str(cluster), graph_uri(path, store))
     with open_graph(where, read_only=True) as graph:
         return checked_queries(texts, graph.schema.catalog)
 
 
-def _applied(cluster: str, store: str | None) -> tuple[str, dict[str, str]]:
+def _applied(cluster: str, where: str) -> tuple[str, dict[str, str]]:
     """The graph of a cluster that is meant, and the texts of its applied queries."""
     from omnigraph.cluster.diagnostics import ClusterRefusal
     from omnigraph.cluster.served_state import applied_ledger, cluster_root, query_texts
 
-    where = graph_uri(store)
     try:
         objects = cluster_root(cluster)
         name = where.rpartition("/")[2].removesuffix(".omni")
@@ -91,32 +141,40 @@ def _applied(cluster: str, store: str | None) -> tuple[str, dict[str, str]]:
         raise refusal.as_error() from None
 
 
-def _document(query: StoredQuery) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "name": query.name,
-        "mcp_expose": True,
-        "tool_name": query.name,
-        "mutation": query.is_mutation,
-    }
-    for name in ("description", "instruction"):
-        text = getattr(query.declaration, name)
+def _texts(described: Any, name: str, *, is_mutation: bool) -> dict[str, Any]:
+    """The members that say what a query is for."""
+    document = {"name": name, "mcp_expose": True, "tool_name": name, "mutation": is_mutation}
+    for member in ("description", "instruction"):
+        text = getattr(described, member)
         if text is not None:
-            document[name] = text
+            document[member] = text
+    return document
+
+
+def _document(query: StoredQuery) -> dict[str, Any]:
+    document = _texts(query.declaration, query.name, is_mutation=query.is_mutation)
     document["params"] = [
         {
             "name": each.name,
             "type": str(each.type).removesuffix("?"),
             "nullable": each.type.nullable,
+            **({} if default is None else {"default": default}),
         }
         for each in query.declaration.parameters
+        for default in (query.default_text(each),)
     ]
     return document
 
 
-def _show(query: StoredQuery) -> None:
-    kind = "mutation" if query.is_mutation else "read"
-    show(f"{kind}  {query.signature} [mcp: {query.name}]")
-    for name in ("description", "instruction"):
-        text = getattr(query.declaration, name)
-        if text is not None:
-            show(f"  {name}: {text}")
+def _show(document: dict[str, Any]) -> None:
+    kind = "mutation" if document["mutation"] else "read"
+    params = ", ".join(map(_shown, document["params"]))
+    show(f"{kind}  {document['name']}({params}) [mcp: {document['tool_name']}]")
+    for member in ("description", "instruction"):
+        if member in document:
+            show(f"  {member}: {document[member]}")
+
+
+def _shown(param: dict[str, Any]) -> str:
+    default = f" = {param['default']}" if "default" in param else ""
+    return f"${param['name']}: {param['type']}{'?' if param['nullable'] else ''}{default}"

@@ -46,8 +46,20 @@ class StoredQuery:
     @property
     def signature(self) -> str:
         """Its name and parameters, as they are written."""
-        params = ", ".join(f"${each.name}: {each.type}" for each in self.declaration.parameters)
+        params = ", ".join(map(self._written, self.declaration.parameters))
         return f"{self.name}({params})"
+
+    def _written(self, parameter: ast.Parameter) -> str:
+        default = self.default_text(parameter)
+        typed = f"${parameter.name}: {parameter.type}"
+        return typed if default is None else f"{typed} = {default}"
+
+    def default_text(self, parameter: ast.Parameter) -> str | None:
+        """The default of one of its parameters as it is written; None without one."""
+        if parameter.default is None:
+            return None
+        span = parameter.default.span
+        return self.source[span.start : span.end]
 
 
 @dataclass(frozen=True, slots=True)

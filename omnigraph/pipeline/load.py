@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.near_names import did_you_mean, near_edge
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.files import Options
@@ -39,6 +39,7 @@ from omnigraph.exec.topology.table_ends import EndsTasks
 from omnigraph.exec.upkeep.after_load import after_load
 from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
+from omnigraph.pipeline.named_owner import named_edge, named_node
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.protocol.intent import AlreadyMarked
 from omnigraph.storage.records import NO_NOTE, Commit, CommitNote
@@ -265,12 +266,7 @@ def _owner(catalog: Catalog, order: Order) -> Owner | None:
         if order.columns:
             raise BadRequest("columns= needs type= or edge=", TYPE_OF_COLUMNS)
         return None
-    owner: Owner | None = catalog.edge(name) if order.type is None else catalog.node(name)
-    if owner is None:
-        if order.type is None:
-            raise NotFound("edge type", name, near_edge(name, catalog))
-        raise NotFound("node type", name, did_you_mean(name, catalog.nodes))
-    return owner
+    return named_edge(catalog, name) if order.type is None else named_node(catalog, name)
 
 
 def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["local", "spark"]:

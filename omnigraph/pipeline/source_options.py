@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.near_names import family_hint
-from omnigraph.errors import BadRequest, NotFound
+from omnigraph.errors import BadRequest
 from omnigraph.exec.load.committed import Mode
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.request import IndexTiming, index_timing
 from omnigraph.exec.schemas import Schemas
+from omnigraph.pipeline.named_owner import named_edge, named_node
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.protocol.intent import noted
@@ -65,15 +65,9 @@ class SourceOptions:
     def owner(self, catalog: Catalog) -> Owner:
         """The type that the options name."""
         if self.type is not None:
-            owner: Owner | None = catalog.node(self.type)
-            kind, name = "node type", self.type
-        else:
-            assert self.edge is not None
-            owner = catalog.edge(self.edge)
-            kind, name = "edge type", self.edge
-        if owner is None:
-            raise NotFound(kind, name, family_hint(name, catalog))
-        return owner
+            return named_node(catalog, self.type)
+        assert self.edge is not None
+        return named_edge(catalog, self.edge)
 
 
 def change_options(given: Mapping[str, str]) -> SourceOptions:

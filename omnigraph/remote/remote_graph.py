@@ -54,6 +54,8 @@ from omnigraph.storage.stats import StatsView
 from omnigraph.storage.upkeep.repair import RepairReport
 
 _USE_SHELL = "run `omnigraph {} GRAPH` where the files of the graph are"
+_USE_JOB = "let the server do it: `omnigraph jobs start {} {} --wait`, or graph.jobs.start(…)"
+_JOBS = {"optimize": "", "cleanup": " --set keep=10 --set confirm=true"}
 
 
 class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbedVerbs):
@@ -304,6 +306,9 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbed
         return 0
 
     def _refuse(self, verb: str, command: str) -> NoReturn:
+        members = _JOBS.get(command)
+        if members is not None:
+            raise NotServed(verb, self.uri, _USE_JOB.format(command, f"{self.uri}{members}"))
         raise NotServed(verb, self.uri, _USE_SHELL.format(command))
 
 

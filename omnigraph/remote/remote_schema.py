@@ -113,7 +113,5 @@ class RemoteSchema(SchemaView):
         if commit is None or commit.parent is None:
             return SchemaApplied((), commit, version)
         before = self.at(commit.parent).catalog
-        steps = plan_migration(
-            before, text, allow_data_loss=allow_data_loss, backfill=backfill
-        ).steps
-        return SchemaApplied(steps, commit, version)
+        plan = plan_migration(before, text, allow_data_loss=allow_data_loss, backfill=backfill)
+        return SchemaApplied(plan.steps, commit, version, plan.hints)

@@ -101,3 +101,51 @@ def test_an_annotation_that_changes_only_its_kind_of_value_is_a_change() -> None
     plan = plan_migration(accept("node A @x(1) {}"), "node A @x(true) {}")
 
     assert not plan.supported
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hints"),
+    [
+        (
+            "node Book { title: String, price: F32? }",
+            "node Book { title: String, cost: F64? }",
+            ["if Book.cost is price under another name"],
+        ),
+        (
+            "node A { a: I32 } node B { b: I32 }",
+            "node A { a: I32 } node C { b: I32 }",
+            ["if C is B"],
+        ),
+        (
+            "node A { a: I32 } edge E: A -> A { w: F64 }",
+            "node A { a: I32 } edge E: A -> A { x: F64 }",
+            ["if E.x is w"],
+        ),
+        (
+            "interface I { p: I32? } node A implements I {} node B implements I {} edge E: A -> I",
+            "interface I { q: I32? } node A implements I {} node B implements I {} edge E: A -> I",
+            ["if I.q is p"],
+        ),
+        ("node A { p: I32? }", "node A { q: String? }", []),
+        ("node A { p: I32? }", "node A { q: I32?, r: I32? }", []),
+        ("node A { p: I32?, q: I32? }", "node A { r: I32? }", []),
+        ("node A { p: I32? }", "node A { q: I32? @backfill(3) }", []),
+        ("node A { p: I32? }", 'node A { q: I32? @rename_from("p") }', []),
+        ("node A { p: I32? }", "node A { p: I32?, q: I32? }", []),
+    ],
+)
+def test_a_drop_beside_an_add_that_may_be_a_rename_is_told(
+    old: str, new: str, hints: list[str]
+) -> None:
+    plan = plan_migration(accept(old), new)
+    assert [hint.partition(" under")[0] for hint in plan.hints] == [
+        hint.partition(" under")[0] for hint in hints
+    ]
+    for hint in plan.hints:
+        assert f"hint: {hint}" in plan.render("g").splitlines()
+
+
+def test_a_refused_change_that_may_be_a_rename_says_so() -> None:
+    plan = plan_migration(accept("node A { p: I32 }"), "node A { q: I32 }")
+    with pytest.raises(MigrationUnsupported, match=r'write @rename_from\("p"\) after it'):
+        plan.require_supported()

@@ -126,7 +126,7 @@ def test_what_a_cluster_declares_is_not_changed_by_hand(cluster: Cluster) -> Non
 def test_stored_queries_are_listed_and_checked(cluster: Cluster) -> None:
     cluster.write(
         "queries/more.gq",
-        'query near($v: Vector(3), $k: I32?) @description("By vector.") '
+        'query near($v: Vector(3), $k: I32 = -5) @description("By vector.") '
         "{ match { $p: Person } return { $p.name } }",
     )
     cluster.applied()
@@ -134,7 +134,7 @@ def test_stored_queries_are_listed_and_checked(cluster: Cluster) -> None:
     assert run("queries", "list", *here).stdout == (
         "mutation  add($n: String, $a: I64?) [mcp: add]\n"
         "read  find($n: String) [mcp: find]\n"
-        "read  near($v: Vector(3), $k: I32?) [mcp: near]\n"
+        "read  near($v: Vector(3), $k: I32 = -5) [mcp: near]\n"
         "  description: By vector.\n"
     )
     listed = json.loads(run("queries", "list", *here, "--json").stdout)["queries"]
@@ -146,7 +146,7 @@ def test_stored_queries_are_listed_and_checked(cluster: Cluster) -> None:
         "description": "By vector.",
         "params": [
             {"name": "v", "type": "Vector(3)", "nullable": False},
-            {"name": "k", "type": "I32", "nullable": True},
+            {"name": "k", "type": "I32", "nullable": False, "default": "-5"},
         ],
     }
     done = run("queries", "validate", *here)
@@ -163,7 +163,26 @@ def test_stored_queries_are_listed_and_checked(cluster: Cluster) -> None:
     assert run("queries", "list", *here).returncode == 1
     folder = ("--queries", str(cluster.folder / "queries"), "--store", cluster.uri("notes"))
     assert run("queries", "validate", *folder).returncode == 0
+    assert run("queries", "list", *folder[:2], cluster.uri("notes")).returncode == 0
     assert run("queries", "validate").returncode == 2
+
+
+def test_stored_queries_of_a_server_are_listed(tmp_path: Path, home: Path) -> None:
+    params = "$v: Vector(3), $of: [String]?, $k: I32 = 5"
+    near = f"query near({params}) {{ match {{ $p: Person }} return {{ $p }} }}"
+    with served(
+        new_graph(tmp_path), extras={"people": GraphExtras(queries={"add": ADD, "near": near})}
+    ) as server:
+        listed = run("queries", "list", "--server", server.url)
+        assert listed.stdout == (
+            "mutation  add($n: string, $a: int?) [mcp: add]\n"
+            "read  near($v: vector(3), $of: [string]?, $k: int?) [mcp: near]\n"
+        )
+        url = f"{server.url}/graphs/people"
+        document = json.loads(run("queries", "list", url, "--json").stdout)
+        assert document["queries"][1]["params"][2] == {"name": "k", "type": "int", "nullable": True}
+        checked = run("queries", "validate", url)
+        assert (checked.returncode, "it checked" in checked.stderr) == (1, True)
 
 
 def test_stored_queries_run_by_name_and_by_alias(tmp_path: Path, home: Path) -> None:

@@ -140,3 +140,15 @@ def test_a_baseline_has_dates_as_text_too(folder: Path) -> None:
         out = folder / f"{dates}.jsonl"
         lines("changes", "baseline", "g.omni", "--out", out.name, "--dates", dates, cwd=folder)
         assert f'"day":{day}' in out.read_text()
+
+
+def test_a_type_of_the_other_kind_is_told_with_the_option_that_takes_it(folder: Path) -> None:
+    load = ("load", "g.omni", "--data", "x.csv", "--mode", "append")
+    edge = run(*load, "--node", "Cites", cwd=folder)
+    assert edge.stderr.endswith(
+        "error: node type 'Cites' not found; it is an edge type: use edge=, at a terminal --edge\n"
+    )
+    node = run(*load, "--edge", "Paper", cwd=folder)
+    assert node.stderr.endswith(
+        "error: edge type 'Paper' not found; it is a node type: use type=, at a terminal --node\n"
+    )

@@ -46,6 +46,8 @@ def test_a_point_is_taken_wherever_something_is_read(folder: Path) -> None:
     assert len(polled["blocks"]) == 1
     entities = document("snapshot", "g.omni", "--branch", "v1", cwd=folder)["datasets"]
     assert sum(each["entity_count"] for each in entities) == 2
+    shown = lines("schema", "show", "g.omni", "--branch", "v1", cwd=folder)
+    assert shown == lines("schema", "show", "g.omni", "--snapshot", "main~1", cwd=folder)
 
 
 def test_tags_are_listed_and_deleted(folder: Path) -> None:

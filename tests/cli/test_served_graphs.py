@@ -194,14 +194,14 @@ def test_a_served_graph_is_named_in_every_way(
         (("branch", "create", "x", "--as", "act-you"), "carries the actor of its token"),
         (("mutate", "-e", ADD, "--params", '{"n":"x"}', "--as", "you"), "actor of its token"),
         (("load", "--data", "-", "--mode", "overwrite"), "throws data away"),
-        (("optimize", f"{url}/graphs/{name}"), "optimize does not work over HTTP"),
-        (("cleanup", f"{url}/graphs/{name}", "--keep", "3"), "cleanup does not work over HTTP"),
+        (("optimize", f"{url}/graphs/{name}"), f"jobs start optimize {url}/graphs/{name} --wait"),
+        (("cleanup", f"{url}/graphs/{name}", "--keep", "3"), "--set confirm=true --wait"),
         (("check", f"{url}/graphs/{name}"), "check does not work over HTTP"),
         (("backup", f"{url}/graphs/{name}", "x"), "backup does not work over HTTP"),
         (("init", f"{url}/graphs/new", "--schema", "x.pg"), "init does not work over HTTP"),
         (("recoveries",), "recoveries.list does not work over HTTP"),
-        (("query", "find_person"), "stored query not found"),
-        (("mutate", "add_person"), "stored query not found"),
+        (("query", "find_person"), "stored query 'find_person' not found"),
+        (("mutate", "add_person"), "stored query 'add_person' not found"),
     ):
         done = run(*words)
         assert done.returncode == 1, words

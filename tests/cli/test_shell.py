@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from omnigraph.catalog.accept import accept
 from omnigraph.cli.shell import is_finished
 from omnigraph.plan.query_words import Suggester, is_whole
@@ -146,6 +147,30 @@ def test_a_command_that_cannot_be_done_says_why(text: str, message: str, people:
     done = run("shell", "g.omni", stdin=text, cwd=people)
     assert done.returncode == 1
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("numbers", ["[1,0]", "[1.0, 0]"])
+def test_a_list_of_numbers_is_a_vector_where_a_bare_query_asks_for_one(
+    tmp_path: Path, numbers: str
+) -> None:
+    og.init(
+        tmp_path / "v.omni", "node Doc { slug: String @key, rank: F64?, emb: Vector(2)? }"
+    ).close()
+    ask = "match { $d: Doc } return { $d.slug as slug }"
+    typed = [
+        f".param v {numbers}",
+        'insert Doc { slug: "near", rank: 1.0, emb: $v }',
+        'insert Doc { slug: "far", rank: 2.0, emb: [0.0, 1.0] }',
+        ".format csv",
+        f"{ask} order {{ nearest($d.emb, $v) }} limit 1",
+        "match { $d: Doc  $d.rank in $v } return { $d.slug as slug }",
+    ]
+    done = run("shell", "v.omni", stdin="\n".join(typed), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[3:] == ["slug", "near", "slug", "near"]
+    short = f".param v [1]\n{ask} order {{ nearest($d.emb, $v) }} limit 1"
+    refused = run("shell", "v.omni", stdin=short, cwd=tmp_path)
+    assert "the query has 1 numbers, the property 2" in refused.stderr
 
 
 def test_other_commands_of_the_shell(people: Path) -> None:

@@ -1,9 +1,14 @@
 """A command that is called wrongly ends with 2 and a reason, before it looks for a graph."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from omnigraph.cli import scope
+from omnigraph.cli.app import app
 from tests.cli.program import SCHEMA, run
 
 READ = ("query", "-e", "query q() { match { $p: Person } return { $p } }")
@@ -11,6 +16,7 @@ BLOB = ("blob", "get", "node", "Doc", "a", "file")
 LOAD = ("load", "--data", "x.jsonl", "--mode", "merge")
 
 VALUES = {
+    "upkeep of a server": (("optimize", "--server", "prod"), "jobs start optimize --wait"),
     "a duration": (("cleanup", "--older-than", "soon"), "'soon' is no duration"),
     "no unit of time": (("cleanup", "--older-than", "7y"), "'7y' is no duration"),
     "a grace": (("cleanup", "--keep", "1", "--grace", "-1s"), "is no duration"),
@@ -69,3 +75,20 @@ def test_a_wrong_call_is_told_before_anything_is_opened(what: str, tmp_path: Pat
     assert message in done.stderr
     assert done.stderr.splitlines()[-1].startswith("Error: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _commands(each, (*words, name))
+    if not hasattr(command, "commands"):
+        yield words, command
+
+
+def test_every_command_but_those_that_exist_to_talk_takes_quiet() -> None:
+    try:
+        for words, command in _commands(get_command(app)):
+            is_option = any("--quiet" in each.opts for each in command.params)
+            is_kept = "--quiet" in scope.take([*words, "--quiet"])
+            assert is_kept == (is_option or words[0] in ("demo", "serve", "ui")), words
+    finally:
+        scope.forget()

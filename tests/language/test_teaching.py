@@ -2,6 +2,7 @@
 
 import pytest
 
+from omnigraph.catalog.accept import accept
 from omnigraph.errors import ParseError
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
@@ -30,6 +31,11 @@ from omnigraph.language.query.parser import parse_queries
         ("match { $p-[:Knows]->$q } return { $p }", "$a knows $b"),
         ("match { $p: Person  $p.age between 3 and 4 } return { $p }", ">= 3 and"),
         ("match { $p: Person  $p.age is 3 } return { $p }", "compare with ="),
+        ("delete Member", "where true to delete all of Member"),
+        ("update Member set { age: 1 }", "where true to update all of Member"),
+        ("match { $p: Person  $p.at > now() - 1y } return { $p }", "a year is 365d"),
+        ("match { $p: Person  $p.at > now() - 30days } return { $p }", "written 30d"),
+        ("match { $p: Person  $p.at > now() - 1 day } return { $p }", "written 30d"),
         ("match { $p: Person  $p knows+ $q } return { $p }", "knows* $b"),
         ("match { $p: Person  $p $k:contains+ $q } return { $p }", "knows* $b"),
     ],
@@ -74,3 +80,25 @@ def test_a_bare_match_is_told_that_queries_have_names() -> None:
     with pytest.raises(ParseError) as caught:
         parse_queries("match { $p: Person } return { $p }")
     assert "query name()" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("node A { t: string }", "write String"),
+        ("node A { t: [int] }", "write I64, or I32"),
+        ("node A { t: String; }", "leave it out"),
+        ("node A { t: String };", "leave it out"),
+        ("node A { t: I32 primary key }", "@key"),
+        ("node A { t: I32 PRIMARY KEY }", "@key"),
+        ("node A { t: I32 default 3 }", "with =: copies: I32 = 3"),
+        ("node A { t: I32 not null }", "unless its type ends with ?"),
+        ("node A { t: I32 unique }", "@unique"),
+        ("node A { t: I32 } edge About A -> A", "edge About: Book -> Author"),
+        ("node A { t: I32 } node Subject { t: I32 } edge E: A -> Subjct", "'Subject'"),
+    ],
+)
+def test_a_common_slip_in_a_schema_is_answered_with_what_to_write(text: str, hint: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        accept(text)
+    assert hint in caught.value.hint

@@ -142,6 +142,7 @@ def test_SV2_SV4_SV5_workers_are_restarted_and_drained(graph: str, tmp_path: Pat
     )
     with ServerProcess(*arguments) as server, server.client() as client:
         until(lambda: any("every known actor may do everything" in line for line in server.log))
+        until(lambda: f"pages for people at {server.url}/ui/\n" in server.log)
         before = server.workers()
         assert len(before) == 2
         first = {"Authorization": "Bearer first"}

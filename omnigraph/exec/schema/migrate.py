@@ -18,7 +18,7 @@ from omnigraph.catalog.additive import narrowing_steps
 from omnigraph.catalog.annotations import METADATA
 from omnigraph.catalog.arrow import arrow_type, property_field
 from omnigraph.catalog.model import Annotation, Catalog, EdgeType, NodeType
-from omnigraph.catalog.schema_diff import MigrationPlan
+from omnigraph.catalog.schema_diff import MigrationPlan, hint_lines
 from omnigraph.catalog.steps import Step
 from omnigraph.errors import SchemaHeld
 from omnigraph.exec.rules.rules import RuleViolations, joined
@@ -55,12 +55,14 @@ class SchemaApplied:
     steps: tuple[Step, ...]
     commit: Commit | None
     graph_manifest_version: int
+    hints: tuple[str, ...] = ()  # renames that were made as a drop and an add
 
     supported = True
 
     def __repr__(self) -> str:
         how = f"applied, {self.commit!r}" if self.applied else "nothing to do"
-        return "\n".join((f"SchemaApplied({how})", *(f"- {step}" for step in self.steps)))
+        steps = (f"- {step}" for step in self.steps)
+        return "\n".join((f"SchemaApplied({how})", *steps, *hint_lines(self.hints)))
 
     @property
     def applied(self) -> bool:
@@ -100,7 +102,7 @@ def apply_migration(
         lambda turn: _Migration(old, new, plan, branch).commit(store, note, turn)
     )
     schemas.current(branch)
-    return SchemaApplied(plan.steps, commit, commit.manifest_version)
+    return SchemaApplied(plan.steps, commit, commit.manifest_version, plan.hints)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,10 @@ _SIGNS = {
     "'": "a string stands in double quotes",
     "`": "names stand without quotes",
 }
+_DURATION = "a duration is written 30d, its unit ms, s, m, h, d or w; a year is 365d"
+_LONG_UNITS = ("day", "hour", "minute", "month", "second", "week", "year")
+_UNITS = frozenset((*_LONG_UNITS, *(f"{unit}s" for unit in _LONG_UNITS), "y", "mo", "min", "sec"))
+_AMOUNT = re.compile(r"[0-9]+([A-Za-z]+)")
 _BEGINNINGS = ("match", "return", "insert", "update", "delete", "upsert")
 _SECTIONS = ("return", "having", "order")
 _COMPARATORS = ("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "ends_with", "matches")
@@ -39,6 +43,9 @@ def syntax_hint(source: str, position: int) -> str:
     before = _OPAQUE.sub(lambda match: '"' if match[0][0] == '"' else " ", source[:position])
     token = _token(source, position)
     previous = match[1] if (match := _BEFORE.search(before)) else ""
+    unit = _AMOUNT.match(source, position)
+    if unit and unit[1].lower() in _UNITS:
+        return _DURATION
     return (
         _of_pair(previous, token)
         or _of_place(before, token)
@@ -49,6 +56,8 @@ def syntax_hint(source: str, position: int) -> str:
 
 def word_hint(word: str) -> str:
     """What to write in the place of a word that stands alone in a pattern."""
+    if word.lower() in _UNITS:
+        return _DURATION
     return _WORDS.get(word.lower(), f"a variable is written ${word}, a text in quotes")
 
 
@@ -117,8 +126,11 @@ def _of_place(before: str, token: str) -> str:
         return "comparisons do not chain: join them with and; a - after a value subtracts"
     if token == "order" and re.search(r"\b(limit|offset)\b[^{}]*\Z", before):
         return "order comes before limit and offset"
-    if token == "match" and (written := _WRITTEN.search(before)):
+    written = _WRITTEN.search(before)
+    if token == "match" and written:
         return f"name what is written: {written[1]} $x … match {{ $x: {written[2]} … }}"
+    if token == "}" and written:
+        return f'say which: … where name = "x", or where true to {written[1]} all of {written[2]}'
     if token == "having":
         return "having comes after return { … } and before order"
     return ""

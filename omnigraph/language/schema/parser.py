@@ -24,6 +24,7 @@ from omnigraph.language.schema.ast import (
     TypeExpr,
 )
 from omnigraph.language.schema.items import AtItem, Interval, Keyword, Positional, Word
+from omnigraph.language.schema.slips import syntax_hint
 from omnigraph.language.token import Token
 from omnigraph.types import VECTOR_DIMENSION_MAX, Scalar, Span, ValueType
 
@@ -390,4 +391,5 @@ _READER: GrammarReader[Schema] = GrammarReader(
         "__ANON_0": "'->'",
         "$END": "the end of the text",
     },
+    hint=syntax_hint,
 )

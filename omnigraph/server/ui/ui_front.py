@@ -176,6 +176,11 @@ def home(call: RouteCall) -> Answer:
     return moved(_HOME)
 
 
+def without_slash(call: RouteCall) -> Answer:
+    """`/ui`: whoever asks is led to the pages."""
+    return moved(_HOME)
+
+
 def graphs(call: RouteCall) -> Answer:
     """The served graphs with their health, size and last commit."""
     front = _front(call)

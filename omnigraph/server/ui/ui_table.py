@@ -59,7 +59,7 @@ def _form(
 
 PAGES: tuple[ApiEndpoint, ...] = (
     _look("/", ui_front.home, None),
-    _look("/ui", ui_front.home, None),
+    _look("/ui", ui_front.without_slash, None),
     _look("/ui/", ui_front.graphs),
     _look("/ui/sign-in", ui_front.sign_in_form, None),
     _form("/ui/sign-in", ui_front.sign_in, None, Lane.READ, of_graph=False),

@@ -47,6 +47,8 @@ def test_UI0_a_browser_is_led_to_the_pages_and_a_program_is_not(site: Served) ->
     browser = site.client.get("/", headers={"Accept": "text/html"})
     assert (browser.status_code, browser.headers["location"]) == (303, "/ui/")
     assert site.client.get("/").status_code == 404
+    bare = site.client.get("/ui")
+    assert (bare.status_code, bare.headers["location"]) == (303, "/ui/")
     assert site.client.get("/ui/").headers["location"] == G
     assert "people" in look(site, "/ui/", all=1)
 

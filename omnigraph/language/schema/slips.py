@@ -1,0 +1,48 @@
+"""Hints for syntax errors of a schema: what people write who know SQL or an ORM, and what to write.
+
+Invariant: a hint never changes whether a text is accepted; it looks at the text around the token
+that the parser did not expect, and is empty where nothing is known.
+"""
+
+import re
+
+from omnigraph.types import Scalar
+
+_TYPES = {
+    **{str(scalar).lower(): str(scalar) for scalar in Scalar if scalar is not Scalar.VECTOR},
+    **dict.fromkeys(("text", "str", "varchar", "char", "uuid"), "String"),
+    **dict.fromkeys(("int", "integer", "long", "bigint"), "I64, or I32"),
+    **dict.fromkeys(("float", "double", "real", "number", "decimal"), "F64, or F32"),
+    "boolean": "Bool",
+    "timestamp": "DateTime",
+    "vector": "Vector(n)",
+}
+_SQL = {
+    "primary": "a key is written @key after the type: isbn: String @key",
+    "unique": "uniqueness is written @unique after the type: email: String @unique",
+    "default": "a default is written with =: copies: I32 = 3",
+    "not": "a property has a value unless its type ends with ?: title: String",
+    "null": "a property that may be null has a type with ?: title: String?",
+}
+_SPACE = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\S")
+_EDGE = re.compile(r"\bedge\s+([A-Z]\w*)\s*\Z")
+_LAST_WORD = re.compile(r"([A-Za-z_]\w*)\s*\Z")
+
+
+def syntax_hint(source: str, position: int) -> str:
+    """What to write in the place of the text at a position."""
+    before = _SPACE.sub(" ", source[:position]).rstrip()
+    match = _WORD.match(source, position)
+    token = match[0] if match else ""
+    if token == ";":
+        return "leave it out: properties end with a comma or with the line, declarations with }"
+    if before.endswith((":", "[")) and token.lower() in _TYPES:
+        return f"types begin with a capital letter: write {_TYPES[token.lower()]}"
+    edge = _EDGE.search(before)
+    if edge and (token[:1].isupper() or token == "("):
+        return f"a colon follows the name: edge {edge[1]}: Book -> Author"
+    # A word behind a type is read as the next property, so the parser stops one token later.
+    previous = _LAST_WORD.search(before)
+    behind = _SQL.get(previous[1].lower(), "") if previous else ""
+    return behind or _SQL.get(token.lower(), "")
