@@ -226,8 +226,7 @@ class NotFound(Refused):
     hint: str = ""
 
     def __str__(self) -> str:
-        named = f"{self.kind} '{self.name}'" if self.name else self.kind
-        return _with_hint(f"{named} not found", self.hint)
+        return _with_hint(f"{self.kind} '{self.name}' not found", self.hint)
 
 
 @dataclass(eq=False)

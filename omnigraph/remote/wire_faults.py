@@ -168,6 +168,7 @@ _MEMBERS: dict[str, Callable[[str, Any], e.OmnigraphError]] = {
 }
 
 _SERVED = "answered a request"
+_NO_STORED_QUERY = "stored query not found"  # whether there is none, or the actor may not run it
 
 
 def _of_status(status: int, text: str, url: str, tag: str | None) -> e.OmnigraphError:
@@ -176,9 +177,9 @@ def _of_status(status: int, text: str, url: str, tag: str | None) -> e.Omnigraph
             return e.Forbidden(_quoted(text, "action") or "this", _quoted(text, "actor") or None)
         case 404:
             kind, quote, rest = text.partition(" '")
-            if not quote:
-                return e.NotFound(text.removesuffix(" not found"), "")
-            return e.NotFound(kind, rest.partition("'")[0])
+            if text == _NO_STORED_QUERY:
+                return e.NotFound("stored query", "")
+            return e.NotFound(kind, rest.partition("'")[0]) if quote else e.NotFound("it", text)
         case 409:
             return e.BadRequest(text)
         case 410:

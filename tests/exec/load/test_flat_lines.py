@@ -35,7 +35,7 @@ def read_alike(data: bytes, owner: Any, catalog: Any = CATALOG, **options: Any) 
     assert repr(sorted(_by_line(together).items())) == repr(sorted(_by_line(alone).items()))
     assert _marks(together) == _marks(alone)
     assert together.faults.counts == alone.faults.counts
-    assert together.faults.first == alone.faults.first
+    assert together.faults.examples == alone.faults.examples
 
 
 def _marks(done: Decoded) -> dict[int, set[str]]:

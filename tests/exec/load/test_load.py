@@ -336,7 +336,7 @@ def test_LD3_all_violations_are_counted_and_the_first_of_each_is_told(
         "unknown_type": 1,
     }
     assert error.total == 11
-    told = {(v.rule, v.property): v for v in error.violations}
+    told = {(v.rule, v.property): v for v in reversed(error.violations)}
     assert told["range", "age"].line == 1
     assert (told["range", "age"].id, told["range", "age"].value) == ("a", "200")
     assert "@range violation on Person.age: value 200 > max 150" in str(told["range", "age"])
