@@ -83,7 +83,7 @@ def test_an_error_of_the_engine_is_answered_with_its_status_and_members(
     document = refused(server.get("/branches"), status, code, *members)
     if status != 500 and kind is not errors.Reclaimed:
         # What a denial hints at goes beside its text, which earlier clients read.
-        said = cause.fact if isinstance(cause, errors.Forbidden) else str(cause)
+        said = cause.denied if type(cause) is errors.Forbidden else str(cause)
         assert document["error"] == said
 
 
