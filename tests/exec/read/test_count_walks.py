@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read import batches
+from omnigraph.exec.read import batches, count_walks
 from omnigraph.graph import Graph
 from tests.exec.random_queries import SCHEMA
 from tests.exec.read.test_random_queries import overwrite
@@ -87,6 +87,7 @@ def test_walks_that_are_counted_are_as_many_as_walks_that_are_made(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0" if filed else "1000000")
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
+        patch.setattr(count_walks, "_NODES_TOGETHER", 3)  # several blocks, the last one not full
         forget(graph)
         for name, body in COUNTS.items():
             assert graph.query(f"query q() {{ {body} }}").rows == expected(name, pairs), name
