@@ -7,7 +7,7 @@ in, and an id never changes while its key does not.
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -40,6 +40,15 @@ def entity_id(owner: Type, values: Mapping[str, KeyValue | None]) -> str | None:
     if len(texts) == 1:
         return texts[0]
     return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+
+
+def id_form(type_name: str, key: Sequence[str]) -> str:
+    """What an id looks like that several properties make, as the end of a sentence about another
+    id; nothing where one property is the key."""
+    if len(key) < 2:
+        return ""
+    form = json.dumps([f"<{name}>" for name in key], separators=(",", ":"))
+    return f": an id of {type_name} is the array of its key's values, like {form}"
 
 
 def canonical_text(value_type: ValueType, value: KeyValue, *, what: str = "the key") -> str:

@@ -50,7 +50,7 @@ def log(
         if not revisions and unreadable is None:
             from omnigraph.errors import NotFound
 
-            raise NotFound(type_, id_, "no commit has or had it")
+            raise NotFound(type_, id_, f"no commit has or had it{_id_form(graph, type_)}")
         if json:
             document: dict[str, object] = {"revisions": [each.to_json(dates) for each in revisions]}
             if unreadable is not None:
@@ -66,6 +66,14 @@ def log(
                 show(f"  {text}")
         if unreadable is not None:
             show(f"(cleanup removed what was before {unreadable})")
+
+
+def _id_form(graph: Graph, type_: str) -> str:
+    """What an id of a node type looks like, where its key has several properties."""
+    from omnigraph.catalog.ids import id_form
+
+    node = graph.schema.catalog.nodes.get(type_)
+    return "" if node is None else id_form(type_, node.key)
 
 
 def _history(graph: Graph, type_: str, entity: str, branch: str | None) -> EntityHistory:

@@ -129,14 +129,18 @@ def run_load(
         try:
             return graph.load(source, as_given(str(mode)), progress=progress, **named, **options)
         except ConstraintViolated as refused:
-            for line in _column_hints(graph, options["branch"], refused):
+            for line in _column_hints(graph, options["branch"], refused, named):
                 typer.echo(line, err=True)
             if options.get("rejects") is not None:
-                typer.echo(f"{options['rejects']}/rejects.jsonl has every bad record", err=True)
+                # Edges are checked only once the nodes at their ends could be read.
+                file = f"{options['rejects']}/rejects.jsonl"
+                typer.echo(f"{file} has every bad record that was found", err=True)
             raise
 
 
-def _column_hints(graph: Graph, branch: str, refused: ConstraintViolated) -> Iterator[str]:
+def _column_hints(
+    graph: Graph, branch: str, refused: ConstraintViolated, named: dict[str, Any]
+) -> Iterator[str]:
     """How to load columns whose names are not those of properties."""
     from omnigraph.exec.load.columnar import ADVICE_ON_COLUMNS
 
@@ -151,14 +155,17 @@ def _column_hints(graph: Graph, branch: str, refused: ConstraintViolated) -> Ite
     from omnigraph.catalog.near_names import nearest
 
     types = {owner.name: owner for owner in graph.schema.on(branch).catalog.types}
+    if not any(named.values()):
+        yield "hint: --column is for the rows of one type, so load this file by itself:"
     for type_name, name in dict.fromkeys(unknown):
         known = _fillable(types[type_name]) if type_name in types else []
         near = nearest(name, known)
+        of_type = "" if any(named.values()) else f"--type {type_name} "
         if near is not None:
-            yield f"hint: --column '{name}={near}' fills {type_name}.{near}"
+            yield f"hint: {of_type}--column '{name}={near}' fills {type_name}.{near}"
         else:
             yield (
-                f"hint: --column '{name}=…' fills one of {type_name}'s {', '.join(known)}; "
+                f"hint: {of_type}--column '{name}=…' fills one of {type_name}'s {', '.join(known)}; "
                 f"--column '{name}=' leaves the column out"
             )
 

@@ -19,11 +19,10 @@ from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.filled_rows import row_filler
 from omnigraph.exec.load.inputs import Input, open_input, open_whole
 from omnigraph.exec.load.local import load_local
-from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.ndjson import TYPE_OF_ROWS, Owner
 from omnigraph.exec.load.request import (
     BY_ID,
     MODES,
-    TYPE_OF_COLUMNS,
     LoadIndexes,
     LoadRequest,
     LoadResult,
@@ -264,7 +263,7 @@ def _owner(catalog: Catalog, order: Order) -> Owner | None:
     name = order.type if order.type is not None else order.edge
     if name is None:
         if order.columns:
-            raise BadRequest("columns= needs type= or edge=", TYPE_OF_COLUMNS)
+            raise BadRequest("columns= needs type= or edge=", TYPE_OF_ROWS)
         return None
     return named_edge(catalog, name) if order.type is None else named_node(catalog, name)
 

@@ -137,14 +137,19 @@ def _upsert(names: Names, statement: ast.Upsert, target: Type) -> mutation_ir.Up
 
 
 def _require_all(names: Names, statement: ast.Insert, owner: Type, assigned: set[str]) -> None:
-    """T12 for a required property that is left out."""
-    for declared in owner.properties:
-        if declared.type.nullable or declared.default is not None or declared.name in assigned:
-            continue
-        if declared.embed is not None and declared.embed.source in assigned:
-            continue
-        text = f"{owner.name} needs the property '{declared.name}' ({declared.type})"
-        raise names.fail(statement.span, text, code="T12", hint=f"write {declared.name}: …")
+    """T12 for required properties that are left out, all of them at once."""
+    missing = [
+        declared
+        for declared in owner.properties
+        if not (declared.type.nullable or declared.default is not None or declared.name in assigned)
+        if declared.embed is None or declared.embed.source not in assigned
+    ]
+    if missing:
+        word = "property" if len(missing) == 1 else "properties"
+        needed = ", ".join(f"'{each.name}' ({each.type})" for each in missing)
+        text = f"{owner.name} needs the {word} {needed}"
+        hint = f"write {', '.join(f'{each.name}: …' for each in missing)}"
+        raise names.fail(statement.span, text, code="T12", hint=hint)
 
 
 def _update(names: Names, statement: ast.Update, target: Type) -> mutation_ir.UpdateRows:

@@ -26,7 +26,8 @@ from omnigraph.exec.changes.export import (
     require_export,
 )
 from omnigraph.exec.load.inputs import open_whole
-from omnigraph.exec.load.request import MODES, TYPE_OF_COLUMNS, LoadResult
+from omnigraph.exec.load.ndjson import TYPE_OF_ROWS
+from omnigraph.exec.load.request import MODES, LoadResult
 from omnigraph.exec.load.type_files import type_file
 from omnigraph.exec.merge.resolve import ENTITY, Resolve
 from omnigraph.exec.merge.undo import UndoOutcome
@@ -108,7 +109,7 @@ class RemoteVerbs(Graph):
             texts = {"branch": branch, "from": from_branch, "mode": mode, "message": message}
             return self._ingested(source, {**texts, "metadata": metadata}, once)
         if columns and type is None and edge is None:
-            raise BadRequest("columns= needs type= or edge=", TYPE_OF_COLUMNS)
+            raise BadRequest("columns= needs type= or edge=", TYPE_OF_ROWS)
 
         def catalog() -> Catalog:
             try:

@@ -152,3 +152,19 @@ def test_a_type_of_the_other_kind_is_told_with_the_option_that_takes_it(folder: 
     assert node.stderr.endswith(
         "error: edge type 'Paper' not found; it is a node type: use type=, at a terminal --node\n"
     )
+
+
+def test_a_folder_whose_columns_have_other_names_is_told_how_to_load_one_file(folder: Path) -> None:
+    (folder / "all").mkdir()
+    (folder / "all/node-Paper.csv").write_text("doi,Title\n1,a\n")
+    done = run("load", "g.omni", "--data", "all", "--mode", "merge", cwd=folder)
+    assert "so load this file by itself:" in done.stderr
+    assert "hint: --type Paper --column 'Title=title' fills Paper.title" in done.stderr
+
+
+def test_flat_lines_without_a_type_are_told_to_name_one(folder: Path) -> None:
+    for row in ('{"doi": "1", "title": "a"}', '{"type": "Paper", "doi": "1"}'):
+        (folder / "w.jsonl").write_text(f"{row}\n")
+        done = run("load", "g.omni", "--data", "w.jsonl", "--mode", "merge", cwd=folder)
+        assert "a row of one type" in done.stderr
+        assert "--node or --edge" in done.stderr

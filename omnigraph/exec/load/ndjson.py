@@ -22,6 +22,9 @@ from omnigraph.exec.values.scalars import ReadExternal, writable
 from omnigraph.language.moments import cut_count
 from omnigraph.types import Scalar, TableKey, ValueType
 
+TYPE_OF_ROWS = "name the type of its rows with type= or edge=, at a terminal --node or --edge"
+"""Advice for rows that do not say their type themselves."""
+
 Owner = Type
 _MEMBERS = frozenset({"type", "edge", "from", "to", "data"})
 _SHOWN_CHARS = 200
@@ -163,9 +166,10 @@ class Records:
         unknown = [name for name in record if name not in _MEMBERS]
         if unknown and not self._permissive:
             allowed = "type or edge, from, to and data"
-            raise bad("member", f"unknown member '{unknown[0]}' (expected: {allowed})")
+            raise bad("member", f"unknown member '{unknown[0]}' (expected: {allowed}){_flat(record)}")
         if ("type" in record) == ("edge" in record):
-            raise bad("member", "a line needs either `type` or `edge`, and not both")
+            text = "a line needs either `type` or `edge`, and not both"
+            raise bad("member", f"{text}{_flat(record)}")
         owner = self._owner(record)
         ends = {word: record[word] for word in ("from", "to") if word in record}
         if ends and isinstance(owner, NodeType):
@@ -334,16 +338,24 @@ class Records:
 
 
 def end_id(node: NodeType, end: Any) -> Any:
-    """The id of the node that a key value names; any other value is returned as it is."""
-    if isinstance(end, str) or end is None or len(node.key) != 1:
+    """The id of the node that a key value names, or an array of a key's several values; any other
+    value is returned as it is."""
+    if isinstance(end, str) or end is None:
         return end
-    prop = node.property(node.key[0])
-    if prop is None:
+    values = end if isinstance(end, list) and len(node.key) > 1 else [end]
+    types = {prop.name: prop.type for prop in node.properties}
+    if not node.key or len(values) != len(node.key):
         return end
     try:
-        return canonical_text(prop.type, stored(end, prop.type))
+        key = {name: stored(each, types[name]) for name, each in zip(node.key, values, strict=True)}
+        return entity_id(node, key)
     except (Unfit, BadRequest):
         return end
+
+
+def _flat(record: Mapping[str, Any]) -> str:
+    """What to do with a line that looks like a row of one type."""
+    return "" if "data" in record else f"; if it is a row of one type, {TYPE_OF_ROWS}"
 
 
 def _text_reader(scalar: Scalar) -> Callable[[str], Any]:

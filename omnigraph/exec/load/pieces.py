@@ -15,8 +15,8 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.load.columnar import rows_of
 from omnigraph.exec.load.decode import Decoded, Decoder, LineBlock, decode_records, decode_stream
 from omnigraph.exec.load.intake import Ready, made_ready, partial_ready
-from omnigraph.exec.load.ndjson import Owner
-from omnigraph.exec.load.request import TYPE_OF_COLUMNS, LoadRequest
+from omnigraph.exec.load.ndjson import TYPE_OF_ROWS, Owner
+from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.sources import Part, blocks, read_records, tables, text_rows
 from omnigraph.exec.load.text_cells import RaggedRow
 from omnigraph.exec.load.type_files import named_type
@@ -114,7 +114,7 @@ def owner_of_columns(catalog: Catalog, file: str | None) -> Owner:
     owner = None if file is None else named_type(catalog, file)
     if owner is None:
         by_name = "" if file is None else ", or by its file: node-TYPE or edge-TYPE, as exports do"
-        raise BadRequest(f"{file or 'the input'} holds columns", f"{TYPE_OF_COLUMNS}{by_name}")
+        raise BadRequest(f"{file or 'the input'} holds columns", f"{TYPE_OF_ROWS}{by_name}")
     return owner
 
 

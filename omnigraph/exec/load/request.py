@@ -19,9 +19,6 @@ from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import NO_NOTE, Commit, CommitNote
 
-TYPE_OF_COLUMNS = "name the type of its rows with type= or edge=, at a terminal --node or --edge"
-"""Advice for rows of columns, which do not say their type themselves."""
-
 MODES: tuple[Mode, ...] = ("append", "merge", "patch", "overwrite")
 
 BY_ID: frozenset[Mode] = frozenset({"merge", "patch"})

@@ -10,12 +10,12 @@ by a hash of these columns and checked one bucket at a time, in this process or 
 the violations of all buckets together are those of the whole.
 """
 
-import json
 from typing import Any, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.ids import id_form
 from omnigraph.errors import Violation
 from omnigraph.exec.rules.row_rules import shown
 from omnigraph.exec.rules.rules import (
@@ -166,7 +166,7 @@ def _violation(rule: KeyRule, row: dict[str, Any]) -> Violation:
             return _unique_violation(rule, [shown(row[column]) for column in columns], row)
         case Endpoint(end=end, node_name=node):
             text = f"{end} '{shown(row['missing'])}' not found in {node}"
-            text = f"{text}{_id_form(rule, row['missing'])}"
+            text = f"{text}{id_form(rule.node_name, rule.node_key)}"
             return Violation("endpoint", name, end, row["id"], row["missing"], text)
         case EdgesPerSource():
             return _cardinality_violation(rule, row["src"], row["edges"])
@@ -174,18 +174,6 @@ def _violation(rule: KeyRule, row: dict[str, Any]) -> Violation:
             assert_never(rule)
 
 
-def _id_form(rule: Endpoint, missing: str) -> str:
-    """The form of an id that several properties make, for an end that does not have it."""
-    if len(rule.node_key) < 2:
-        return ""
-    try:
-        values = json.loads(missing)
-    except ValueError:
-        values = None
-    if isinstance(values, list) and len(values) == len(rule.node_key):
-        return ""
-    form = json.dumps([f"<{name}>" for name in rule.node_key], separators=(",", ":"))
-    return f": an id of {rule.node_name} is the array of its key's values, like {form}"
 
 
 def _unique_violation(rule: Unique, values: list[str], row: dict[str, Any]) -> Violation:

@@ -167,10 +167,21 @@ def _text_reader(value_type: ValueType) -> Callable[[Any], Any]:
             return _number_or_text
         case Scalar.BOOL | Scalar.VECTOR:
             return _json_text
-        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64 | Scalar.F32 | Scalar.F64:
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return _integer_text
+        case Scalar.F32 | Scalar.F64:
             return _json_text
         case _:
             assert_never(value_type.scalar)
+
+
+def _integer_text(value: str | None) -> Any:
+    """A whole number may have a point, as 3.0 has that pandas wrote beside an empty cell."""
+    number = _json_text(value)
+    if not isinstance(number, float) or value is None or not math.isfinite(number):
+        return number
+    whole = _whole_number(Decimal(value.strip()))
+    return whole if isinstance(whole, int) else number
 
 
 def _number_or_text(value: str | None) -> Any:
