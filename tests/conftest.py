@@ -61,8 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark session for the whole run: starting one costs seconds."""
-    made = session(master="local[2]", app_name="omnigraph-tests")
+    config = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    made = session(master="local[2]", app_name="omnigraph-tests", config=config)
     yield made
     made.stop()

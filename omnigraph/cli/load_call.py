@@ -165,8 +165,8 @@ def _column_hints(
             yield f"hint: {of_type}--column '{name}={near}' fills {type_name}.{near}"
         else:
             yield (
-                f"hint: {of_type}--column '{name}=…' fills one of {type_name}'s {', '.join(known)}; "
-                f"--column '{name}=' leaves the column out"
+                f"hint: {of_type}--column '{name}=…' fills one of {type_name}'s "
+                f"{', '.join(known)}; --column '{name}=' leaves the column out"
             )
 
 

@@ -6,6 +6,7 @@ asks the source nothing before the first action, and that one chooses.) A write 
 of it is visible before the one commit that the driver makes of all tasks' results.
 """
 
+import json
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,9 @@ from omnigraph.pipeline.source_options import (
     SourceOptions,
     are_of_changes,
     change_options,
+    is_of_table,
     read_options,
+    table_options,
 )
 from omnigraph.pipeline.source_write import BatchWriter, StreamWriter
 from omnigraph.pipeline.spark_columns import shown
@@ -44,13 +47,17 @@ from omnigraph.storage.records import Snapshot, TablePin
 NAME = "omnigraph"
 PARTITION_ROWS = 1 << 16
 """Fragments with fewer rows share a partition: a task costs more than reading them."""
+_TABLE_OPTIONS = "omnigraph"
+"""Metadata of the columns of a catalog's table: Spark keeps its options, and gives the source none
+of them when the table is read, but the columns as they were when it was made."""
 
 
 class OmnigraphSource(DataSource):
     """The nodes or the edges of one type."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(dict(options))
+        super().__init__(table_options(options) if is_of_table(options) else dict(options))
+        self._is_table = is_of_table(options)
         self._read: _PinnedRead | None = None
         self._owner: Type | None = None
 
@@ -64,10 +71,16 @@ class OmnigraphSource(DataSource):
         stream can read."""
         if are_of_changes(self.options):
             return from_arrow_schema(change_schema(self._owner_of_changes()))
-        return from_arrow_schema(self._pinned().schema)
+        schema = from_arrow_schema(self._pinned().schema)
+        if self._is_table:
+            for field in schema.fields:
+                field.metadata = {_TABLE_OPTIONS: json.dumps(self.options)}
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the snapshot that was pinned when the DataFrame was made."""
+        if not self.options and schema.fields:
+            self.options = json.loads(schema.fields[0].metadata.get(_TABLE_OPTIONS, "{}"))
         return SnapshotReader(self._pinned(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

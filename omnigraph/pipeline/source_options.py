@@ -7,6 +7,7 @@ write is made, not by a task.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
@@ -32,6 +33,8 @@ _OWN = frozenset(
 _STREAMS = frozenset(
     {"changes", "startingcommit", "startingbaseline", "maxcommitspertrigger", "skipactors"}
 )
+# An option that Spark adds where a table is created in its catalog, with others.
+_PROVIDER = "provider"
 # Options that Spark itself adds to those of a query.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
@@ -107,6 +110,22 @@ def are_of_changes(given: Mapping[str, str]) -> bool:
     return not names & {"type", "edge"} or bool(names & _STREAMS)
 
 
+def is_of_table(given: Mapping[str, str]) -> bool:
+    """Whether options are of `CREATE TABLE`."""
+    return _PROVIDER in given
+
+
+def table_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of a table of Spark's catalog that are ours. Spark adds the table's properties to
+    them, and makes an address of the path."""
+    known = {key.lower(): value for key, value in given.items()}
+    own = {key: value for key, value in known.items() if key in _OWN}
+    path = own.get("path", "")
+    if path.startswith("file:"):
+        own["path"] = unquote(urlsplit(path).path)
+    return own
+
+
 def read_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a read or a write of rows, or `BadRequest` with what is wrong with them."""
     if not {"type", "edge"} & {key.lower() for key in given}:
@@ -125,7 +144,11 @@ def _options(given: Mapping[str, str]) -> SourceOptions:
         if name not in _OWN | _SPARKS:
             raise BadRequest(f"unknown option '{name}'", f"use {', '.join(sorted(_OWN))}")
     if not known.get("path"):
-        raise BadRequest("no graph is named", "give its path to load() or save()")
+        raise BadRequest(
+            "no graph is named",
+            "give its path to load() or save(); a table made by CREATE TABLE can be read, if it "
+            "was made without columns of its own, and not be written to",
+        )
     if "type" in known and "edge" in known:
         raise BadRequest("say which rows", "give either the option type or the option edge")
     if "branch" in known and "snapshot" in known:

@@ -166,7 +166,9 @@ class Records:
         unknown = [name for name in record if name not in _MEMBERS]
         if unknown and not self._permissive:
             allowed = "type or edge, from, to and data"
-            raise bad("member", f"unknown member '{unknown[0]}' (expected: {allowed}){_flat(record)}")
+            raise bad(
+                "member", f"unknown member '{unknown[0]}' (expected: {allowed}){_flat(record)}"
+            )
         if ("type" in record) == ("edge" in record):
             text = "a line needs either `type` or `edge`, and not both"
             raise bad("member", f"{text}{_flat(record)}")

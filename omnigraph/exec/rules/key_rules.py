@@ -174,8 +174,6 @@ def _violation(rule: KeyRule, row: dict[str, Any]) -> Violation:
             assert_never(rule)
 
 
-
-
 def _unique_violation(rule: Unique, values: list[str], row: dict[str, Any]) -> Violation:
     value = values[0] if len(values) == 1 else f"({', '.join(values)})"
     first, last = row["first_id"], row["last_id"]
