@@ -246,7 +246,8 @@ def _added(kind: Kind, owner: str, prop: Property, filling: str | None) -> Step:
         return AddProperty(kind, owner, prop.name, prop.type, filling, prop.default)
     reason = (
         f"adding required property of type {prop.type}: existing rows would have no value; "
-        "give a default (= value), one with @backfill(value), or an expression when it is applied"
+        "give a default (= value), one with @backfill(value), or an expression when it is applied: "
+        f"--backfill '{owner}.{prop.name}=…', in Python backfill="
     )
     code = REQUIRED_PROPERTY_ADDED.code
     return UnsupportedChange(entity(kind, owner, prop.name), reason, code)

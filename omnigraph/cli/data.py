@@ -47,7 +47,14 @@ from omnigraph.cli.options import (
     exclusive,
     metadata,
 )
-from omnigraph.cli.render import BINARY, Format, QueryRows, TableStyle, lines_of
+from omnigraph.cli.render import (
+    BINARY,
+    Format,
+    QueryRows,
+    TableStyle,
+    format_of_ending,
+    lines_of,
+)
 from omnigraph.cli.servers import connected_graph, is_served
 from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
@@ -91,7 +98,7 @@ def query(
     branch: BranchOrMain = None,
     snapshot: Snapshot = None,
     format: Annotated[
-        Format | None, typer.Option("--format", help="How to print rows, else as a table.")
+        Format | None, typer.Option("--format", help="Else by the ending of --out, else a table.")
     ] = None,
     out: Annotated[
         str | None,
@@ -105,6 +112,7 @@ def query(
     with plain_errors(), heard_interrupts():
         exclusive(branch=branch, snapshot=snapshot)
         exclusive(json=json, format=None if format is Format.JSON else format)
+        format = Format.JSON if json else format or format_of_ending(out)
         query_name, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
         given = read_params(params, params_file)
@@ -113,7 +121,7 @@ def query(
             from omnigraph.cli.server_commands import invoked
 
             answer = invoked(uri, query_name or "", given, on, snapshot)
-            _deliver(answer, Format.JSON if json else format, out)
+            _deliver(answer, format, out)
             return
         text = query_source(query, source, or_stored=True)
         with open_graph(uri, read_only=True) as graph:
@@ -137,7 +145,7 @@ def query(
             result.tuples(),
             result.commit_id,
         )
-        _deliver(answer, Format.JSON if json else format, out)
+        _deliver(answer, format, out)
 
 
 def mutate(
