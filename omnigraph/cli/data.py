@@ -57,7 +57,7 @@ from omnigraph.cli.render import (
 )
 from omnigraph.cli.servers import connected_graph, is_served
 from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
-from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
+from omnigraph.cli.terminal import plain_errors, read_text, show, show_json, warn
 from omnigraph.errors import BadRequest, NotServed, PreconditionFailed
 
 if TYPE_CHECKING:
@@ -250,16 +250,23 @@ def _deliver(answer: QueryRows, format: Format | None, out: str | None) -> None:
     if out is None:
         show_answer(answer, format)
         return
-    shape = _text_format(format)
+    shape = _text_format(answer, format)
     text = "".join(f"{line}\n" for line in lines_of(answer, shape))
     show_bytes(iter([text.encode("utf-8", "backslashreplace")]), out)
 
 
-def _text_format(format: Format | None) -> Format:
-    """The format to print in; bytes are for `query` with a text of its own."""
+def _text_format(answer: QueryRows, format: Format | None) -> Format:
+    """The format to print in; bytes are for `query` with a text of its own. Warns if it has no
+    place for all columns."""
     if format in BINARY:
         raise BadRequest(f"these rows are shown as text, not as {format}", "choose another format")
-    return format or Format(config().output)
+    shape = format or Format(config().output)
+    if shape in (Format.JSON, Format.JSONL):
+        from omnigraph.exec.read.result import repeated
+
+        if (name := repeated(answer.columns)) is not None:
+            warn(f"several columns are called '{name}'; a JSON row keeps the last: give aliases")
+    return shape
 
 
 def show_answer(answer: QueryRows, format: Format | None) -> None:
@@ -267,7 +274,7 @@ def show_answer(answer: QueryRows, format: Format | None) -> None:
     settings = config()
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     look = TableStyle(settings.column_width, settings.layout == "wrap", columns)
-    for line in lines_of(answer, _text_format(format), look):
+    for line in lines_of(answer, _text_format(answer, format), look):
         show(line)
 
 
