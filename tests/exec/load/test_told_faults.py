@@ -193,3 +193,18 @@ def test_whole_numbers_of_a_csv_may_have_a_point(tmp_path: Path) -> None:
     for text in ("3.5", "1e30", "1e999", "9223372036854775808.0", "NaN"):
         (tmp_path / "c.csv").write_text(f"name,n\na,{text}\n")
         assert "Count.n" in str(refused(graph, tmp_path / "c.csv", type="Count"))
+
+
+def test_an_export_whose_key_was_renamed_says_how_it_is_loaded(tmp_path: Path) -> None:
+    before = "node S { stage: String  starts: I32  @key(stage, starts) }"
+    after = 'node S { stage: String  begins: I32 @rename_from("starts")  @key(stage, begins) }'
+    graph = og.init(tmp_path / "g.omni", schema=before)
+    graph.load([{"stage": "Main", "starts": 1}], "append", type="S")
+    graph.schema.apply(after)
+    for name in ("dump.jsonl", "dump/"):
+        graph.export(tmp_path / name, format="csv" if name == "dump/" else "jsonl")
+        fresh = og.init(tmp_path / f"{name.strip('/')}.omni", schema=after)
+        assert "orders the key by today's names" in str(refused(fresh, tmp_path / name))
+        renamed = og.init(tmp_path / f"{name.strip('/')}2.omni", schema=before)
+        renamed.schema.apply(after)
+        assert renamed.load(tmp_path / name, "append").nodes == {"S": 1}
