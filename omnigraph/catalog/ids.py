@@ -51,6 +51,23 @@ def id_form(type_name: str, key: Sequence[str]) -> str:
     return f": an id of {type_name} is the array of its key's values, like {form}"
 
 
+def other_order(given: str, derived: str) -> str:
+    """What to do about an id that has a key's values in another order, as the end of a sentence
+    about the two; nothing where it has others."""
+    try:
+        values = json.loads(given)
+        is_same = isinstance(values, list) and sorted(values) == sorted(json.loads(derived))
+    except (ValueError, TypeError, RecursionError):
+        is_same = False
+    if not is_same:
+        return ""
+    return (
+        ": a property of the key was renamed in the graph that it comes from, and a new graph "
+        "orders the key by today's names; make the new graph with the schema from before and "
+        "apply the rename, or copy the graph with `omnigraph backup`"
+    )
+
+
 def canonical_text(value_type: ValueType, value: KeyValue, *, what: str = "the key") -> str:
     """The one text of a key value. `what` names the property in errors."""
     text = _text_of(value_type.scalar, value, what)

@@ -100,7 +100,7 @@ def column_names(given: list[str] | None) -> dict[str, str | None]:
     names: dict[str, str | None] = {}
     for word in given or ():
         theirs, equals, ours = word.rpartition("=")
-        if not equals or not theirs:
+        if not equals:
             raise typer.BadParameter(f"--column '{word}' is not THEIRS=OURS, as in Title=title")
         if theirs in names:
             raise typer.BadParameter(f"--column gives '{theirs}' twice")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
+from omnigraph.catalog.model import NodeType, Type
 from omnigraph.deferred import deferred
 from omnigraph.errors import NotFound, PreconditionFailed
 from omnigraph.exec.points import Points
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.entity_history import EntityHistory
     from omnigraph.exec.changes.entity_view import EntityView, find_entity, require_type
     from omnigraph.exec.mutate.run import MutationResult
+    from omnigraph.exec.values.named_ids import named_id
 else:
+    named_id = deferred("omnigraph.exec.values.named_ids", "named_id")
     MutationResult = deferred("omnigraph.exec.mutate.run", "MutationResult")
     EntityView = deferred("omnigraph.exec.changes.entity_view", "EntityView")
     find_entity = deferred("omnigraph.exec.changes.entity_view", "find_entity")
@@ -38,6 +41,11 @@ _PUT = (
     "query put_blob($id: String, $bytes: Blob) {{ update {} set {{ {}: $bytes }} where id = $id }}"
 )
 _PUT_ATTEMPTS = 8
+
+
+def _named(owner: Type, id: str) -> str:
+    """The id that a text names: one of a node may be its key, spelled as its type has it."""
+    return named_id(owner, id) if isinstance(owner, NodeType) else id
 
 
 class EntityVerbs:
@@ -88,7 +96,8 @@ class EntityVerbs:
         require_text("an id", id)
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
-        return find_entity(self._store, catalog, pinned, require_type(catalog, kind, type), id)
+        owner = require_type(catalog, kind, type)
+        return find_entity(self._store, catalog, pinned, owner, _named(owner, id))
 
     @checked
     def history(
@@ -114,7 +123,7 @@ class EntityVerbs:
         pinned = self._guard.pinned(branch, snapshot)
         owner = require_type(self._schemas.of(pinned).catalog, kind, type)
         last = None if before is None else self._points.resolve(before, kind="commit")
-        return EntityHistory(self._store, self._schemas, pinned, owner, id, last)
+        return EntityHistory(self._store, self._schemas, pinned, owner, _named(owner, id), last)
 
     @checked
     def put_blob(

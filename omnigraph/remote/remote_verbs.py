@@ -22,8 +22,8 @@ from omnigraph.exec.changes.export import (
     Exporting,
     ExportResult,
     choose_owners,
-    exported_to,
     chosen_format,
+    exported_to,
     require_export,
 )
 from omnigraph.exec.load.inputs import open_whole

@@ -9,7 +9,7 @@ import typer.main
 
 from omnigraph.cli import scope
 from omnigraph.cli.app import app
-from omnigraph.cli.help_pages import EXAMPLES, GROUPS
+from omnigraph.cli.help_pages import ELSEWHERE, EXAMPLES, GROUPS
 from tests.cli.program import run
 
 

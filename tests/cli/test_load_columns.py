@@ -168,3 +168,18 @@ def test_flat_lines_without_a_type_are_told_to_name_one(folder: Path) -> None:
         done = run("load", "g.omni", "--data", "w.jsonl", "--mode", "merge", cwd=folder)
         assert "a row of one type" in done.stderr
         assert "--node or --edge" in done.stderr
+
+
+def test_the_index_of_pandas_is_left_out_as_its_hint_says(folder: Path) -> None:
+    (folder / "w.csv").write_text(",doi,title\n0,1,a\n")
+    load = ("load", "g.omni", "--data", "w.csv", "--mode", "merge", "--node", "Paper")
+    assert "--column '=' leaves the column out" in run(*load, cwd=folder).stderr
+    assert "1 entities" in lines(*load, "--column", "=", cwd=folder)[0]
+
+
+def test_a_csv_with_nulls_says_that_load_reads_texts(folder: Path) -> None:
+    (folder / "w.csv").write_text("doi,title\n1,a\n")
+    run("load", "g.omni", "--data", "w.csv", "--mode", "merge", "--node", "Paper", cwd=folder)
+    asked = ("query", "g.omni", "-e", ASKED, "--format", "csv", "--out", "out.csv")
+    assert "load reads as a text" in run(*asked, cwd=folder).stderr
+    assert (folder / "out.csv").read_text() == "title,day\na,null\n"

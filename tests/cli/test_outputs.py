@@ -226,3 +226,13 @@ def test_an_export_is_written_as_the_ending_of_its_path_says(folder: Path) -> No
     lines(*EXPORT, "all.csv", "--format", "jsonl", cwd=folder)
     assert (folder / "all.csv").read_bytes() == (folder / "all.jsonl").read_bytes()
     assert "one type" in run(*EXPORT, "other.csv", cwd=folder).stderr
+
+
+def test_rows_that_leave_out_a_column_say_so_and_parquet_refuses_them(folder: Path) -> None:
+    text = "query q() { match { $p: Person } return { $p.name as n, $p.age as n } }"
+    query = ("query", "g.omni", "-e", text, "--format")
+    for format in ("json", "jsonl"):
+        assert "several columns are called 'n'" in run(*query, format, cwd=folder).stderr
+    assert run(*query, "csv", cwd=folder).stderr == ""
+    refused = run(*query, "parquet", "--out", "rows", cwd=folder)
+    assert (refused.returncode, "two columns called 'n'" in refused.stderr) == (1, True)

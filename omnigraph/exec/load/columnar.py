@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.ids import other_order
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames
@@ -28,6 +29,7 @@ from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
 from omnigraph.exec.values.from_columns import BadCell, converted, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
+from omnigraph.exec.values.named_ids import named_ids
 from omnigraph.exec.values.scalars import Moment, ReadExternal
 from omnigraph.types import Scalar, ValueType
 
@@ -303,6 +305,7 @@ class _ColumnsReading:
         for row in pc.indices_nonzero(differs).to_pylist():
             own, other = derived[row].as_py(), stated[row].as_py()
             text = f"id '{other}' is not the id '{own}' that the key of {owner.name} has"
+            text = f"{text}{other_order(other, own)}"
             wrong = bad("key_id", text, owner=owner.name, prop="id", id=own, value=other)
             self.fault(row, wrong.violation)
         self._columns["id"] = derived
@@ -313,7 +316,7 @@ def _end_texts(node: NodeType, values: pa.Array) -> pa.Array | None:
     if values.null_count:
         return None
     if is_string(values.type):
-        return values.cast(pa.utf8())
+        return named_ids(node, values.cast(pa.utf8()))
     prop = node.property(node.key[0]) if len(node.key) == 1 else None
     if prop is None or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         return None

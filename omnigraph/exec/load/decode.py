@@ -125,7 +125,7 @@ class Decoder:
             if owner is None:
                 return None
             if self._owner is None:
-                rows = read_lines(owner, lines, sample, self._never_null)
+                rows = read_lines(self._catalog, owner, lines, sample, self._never_null)
             else:
                 flat = (self._catalog, owner, lines, sample, self._rename)
                 rows = read_flat(*flat, self._never_null)

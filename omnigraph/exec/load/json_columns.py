@@ -28,6 +28,7 @@ from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
 from omnigraph.exec.values.from_columns import converted
 from omnigraph.exec.values.mint import ulids
+from omnigraph.exec.values.named_ids import named_ids
 from omnigraph.types import INTEGERS, Scalar, ValueType
 
 _ENDS = (("from", "src"), ("to", "dst"))
@@ -45,7 +46,11 @@ class LineColumns:
 
 
 def read_lines(
-    owner: Owner, lines: Lines, sample: Sequence[Any], never_null: Iterable[str]
+    catalog: Catalog,
+    owner: Owner,
+    lines: Lines,
+    sample: Sequence[Any],
+    never_null: Iterable[str],
 ) -> LineColumns:
     """The rows of graph lines that should all be of one type. Of members that are `never_null` an
     explicit null is not the same as their absence."""
@@ -54,7 +59,10 @@ def read_lines(
     named = parsed.column(word)
     if named.null_count or not _all_are(named, owner, is_edge):
         raise NotSure
-    ends = {end: _end(_one(parsed.column(word)), None) for word, end in _ENDS} if is_edge else {}
+    ends: dict[str, pa.Array] = {}
+    if isinstance(owner, EdgeType):
+        for (word, end), node in zip(_ENDS, (owner.source, owner.target), strict=True):
+            ends[end] = _end(_one(parsed.column(word)), catalog.nodes[node])
     return _rows(owner, _members(parsed), ends, lines.data)
 
 
@@ -220,13 +228,13 @@ def _one(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 # Ends and ids
 
 
-def _end(ends: pa.Array, node: NodeType | None) -> pa.Array:
+def _end(ends: pa.Array, node: NodeType) -> pa.Array:
     """Ids at one end. Flat records may name a node by its key, if that is one number."""
     if ends.null_count:
         raise NotSure
     if pa.types.is_string(ends.type):
-        return ends
-    prop = node.property(node.key[0]) if node is not None and len(node.key) == 1 else None
+        return named_ids(node, ends)
+    prop = node.property(node.key[0]) if len(node.key) == 1 else None
     if prop is None or prop.type.scalar not in INTEGERS:
         raise NotSure
     try:

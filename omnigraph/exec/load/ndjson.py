@@ -4,13 +4,13 @@ Invariant: a record becomes one row, or at least one fault. This reader defines 
 `json_columns` reads most lines faster, and only where that gives the same rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.ids import canonical_text, entity_id
+from omnigraph.catalog.ids import entity_id, other_order
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.catalog.near_names import did_you_mean, family_hint
 from omnigraph.errors import BadRequest, Violation
@@ -18,9 +18,10 @@ from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
+from omnigraph.exec.values.named_ids import id_of_key, named_id, respelled
 from omnigraph.exec.values.scalars import ReadExternal, writable
 from omnigraph.language.moments import cut_count
-from omnigraph.types import Scalar, TableKey, ValueType
+from omnigraph.types import Scalar, TableKey
 
 TYPE_OF_ROWS = "name the type of its rows with type= or edge=, at a terminal --node or --edge"
 """Advice for rows that do not say their type themselves."""
@@ -284,10 +285,12 @@ class Records:
         return values
 
     def _end(self, owner: EdgeType, word: str, node_name: str, value: Any) -> str:
+        if isinstance(value, list):
+            value = end_id(self._catalog.nodes[node_name], value)
         if isinstance(value, str):
             if not writable(value):
                 raise bad("text", f"`{word}` holds half of a surrogate pair", owner=owner.name)
-            return value
+            return named_id(self._catalog.nodes[node_name], value)
         if value is None:
             text = f"{owner.name} needs `{word}`: an edge is non-nullable at both ends"
             raise bad("required", text, owner=owner.name, prop=word)
@@ -311,6 +314,7 @@ class Records:
                 self._spelled.setdefault(owner.name, {})[given] = derived
                 return derived
             text = f"`data.id` '{given}' is not the id '{derived}' that the key of {owner.name} has"
+            text = f"{text}{other_order(given, derived)}"
             raise bad("key_id", text, owner=owner.name, prop="id", id=derived, value=given)
         return derived
 
@@ -369,19 +373,12 @@ class Records:
 
 
 def end_id(node: NodeType, end: Any) -> Any:
-    """The id of the node that a key value names, or an array of a key's several values; any other
-    value is returned as it is."""
-    if isinstance(end, str) or end is None:
-        return end
-    values = end if isinstance(end, list) and len(node.key) > 1 else [end]
-    types = {prop.name: prop.type for prop in node.properties}
-    if not node.key or len(values) != len(node.key):
-        return end
-    try:
-        key = {name: stored(each, types[name]) for name, each in zip(node.key, values, strict=True)}
-        return entity_id(node, key)
-    except (Unfit, BadRequest):
-        return end
+    """The id of the node that an id, a key value or an array of a key's several values names; any
+    other value is returned as it is."""
+    if isinstance(end, str):
+        return named_id(node, end)
+    named = None if end is None else id_of_key(node, end)
+    return end if named is None else named
 
 
 def _no_object(record: Any) -> str:
@@ -393,27 +390,3 @@ def _no_object(record: Any) -> str:
 def _flat(record: Mapping[str, Any]) -> str:
     """What to do with a line that looks like a row of one type."""
     return "" if "data" in record else f"; if it is a row of one type, {TYPE_OF_ROWS}"
-
-
-def _text_reader(scalar: Scalar) -> Callable[[str], Any]:
-    """How a text spells a value of a key's type."""
-    match scalar:
-        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
-            return int
-        case Scalar.F32 | Scalar.F64:
-            return float
-        case Scalar.BOOL:
-            return {"true": True, "false": False}.__getitem__
-        case Scalar.STRING | Scalar.DATE | Scalar.DATETIME | Scalar.BLOB | Scalar.VECTOR:
-            return str
-        case _:
-            assert_never(scalar)
-
-
-def respelled(text: str, value_type: ValueType) -> str | None:
-    """The canonical text of a key that `text` spells in its type's way, if it does."""
-    read = _text_reader(value_type.scalar)
-    try:
-        return canonical_text(value_type, stored(read(text.strip()), value_type))
-    except (ValueError, KeyError, BadRequest):
-        return None

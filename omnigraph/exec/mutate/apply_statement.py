@@ -12,12 +12,13 @@ import pyarrow as pa
 from ulid import ULID
 
 from omnigraph.catalog.ids import entity_id
-from omnigraph.catalog.model import NodeType, Type
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import ConstraintViolated, Violation
 from omnigraph.exec.mutate.staging import Staging, update_each
 from omnigraph.exec.search.vector_fill import embedded_properties
 from omnigraph.exec.values.computed import constants_of
 from omnigraph.exec.values.default_cells import default_values
+from omnigraph.exec.values.named_ids import named_id
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.expressions import needs
 from omnigraph.types import ID_TYPE, TableKey, ValueType, parse_table_key
@@ -107,6 +108,7 @@ def _what(table: TableKey, column: mutation_ir.SetColumn) -> str:
 
 
 def _rows(
+    catalog: Catalog,
     statement: mutation_ir.InsertNode | mutation_ir.InsertEdge | mutation_ir.UpsertRow,
     count: int,
     cells: Cells,
@@ -115,8 +117,14 @@ def _rows(
     columns: dict[str, Sequence[Any]] = {}
     if not isinstance(statement, mutation_ir.InsertNode) and statement.source is not None:
         assert statement.target is not None
-        columns["src"] = cells(statement.source, ID_TYPE, "from")
-        columns["dst"] = cells(statement.target, ID_TYPE, "to")
+        edge = catalog.of(statement.table)
+        assert isinstance(edge, EdgeType)
+        for end, word, given, node in (
+            ("src", "from", statement.source, catalog.nodes[edge.source]),
+            ("dst", "to", statement.target, catalog.nodes[edge.target]),
+        ):
+            named = cells(given, ID_TYPE, word)
+            columns[end] = [each if each is None else named_id(node, each) for each in named]
     for each in statement.sets:
         columns[each.name] = cells(each.value, each.type, _what(statement.table, each))
     return [{name: values[row] for name, values in columns.items()} for row in range(count)]
@@ -130,7 +138,7 @@ def _insert(
 ) -> None:
     owner = staging.catalog.of(statement.table)
     defaults = default_values(owner)
-    for values in _rows(statement, count, cells):
+    for values in _rows(staging.catalog, statement, count, cells):
         row = {**defaults, **values}
         _require_key(owner, values if isinstance(owner, NodeType) else row)
         derived = entity_id(owner, values if isinstance(owner, NodeType) else row)
@@ -162,7 +170,7 @@ def _upsert(
 ) -> None:
     owner = staging.catalog.of(statement.table)
     table, latest = staging.table(statement.table), dict[str, dict[str, Any]]()
-    for values in _rows(statement, count, cells):
+    for values in _rows(staging.catalog, statement, count, cells):
         if makes_vectors:
             values |= _outdated(owner, set(values))
         _require_key(owner, values)

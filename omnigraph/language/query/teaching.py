@@ -20,11 +20,13 @@ _WORDS = {
     "sort": "write order { $p.name desc, $p.age }",
     "distinct": "distinct stands before the braces, return distinct { … }, or in count(distinct …)",
 }
-_KEYWORDS = frozenset(
-    "and as asc by case contains count delete desc distinct else end ends_with exists false having "
-    "in insert is limit match matches not null offset optional or order query return set "
-    "starts_with then true union unwind update upsert via when with".split()
+_SHOUTED = re.compile(
+    "AND|AS|ASC|BY|CASE|CONTAINS|COUNT|DELETE|DESC|ELSE|END|ENDS_WITH|EXISTS|FALSE|HAVING|IN|INSERT|"
+    "IS|LIMIT|MATCH|MATCHES|NOT|NULL|OFFSET|OPTIONAL|OR|ORDER|QUERY|RETURN|SET|STARTS_WITH|THEN|"
+    "TRUE|UNION|UNWIND|UPDATE|UPSERT|VIA|WHEN|WITH"
 )
+"""Keywords in capital letters that `_WORDS` has no hint for."""
+
 _WRITES = ("insert", "upsert", "update", "delete")
 _NOTHING = ("none", "nil", "nothing", "undefined", "missing", "empty")
 _SIGNS = {
@@ -58,7 +60,7 @@ def syntax_hint(source: str, position: int) -> str:
     if unit and unit[1].lower() in _UNITS:
         return _DURATION
     return (
-        _of_case(token)
+        _of_capitals(token)
         or _of_pair(previous, token)
         or _of_place(before, token)
         or _WORDS.get(token.lower(), "")
@@ -98,11 +100,10 @@ def _token(source: str, position: int) -> str:
     return match[0] if match else ""
 
 
-def _of_case(token: str) -> str:
+def _of_capitals(token: str) -> str:
     """The hint for a keyword in capital letters."""
-    word = token.lower()
-    is_shouted = token.isupper() and word in _KEYWORDS and word not in _WORDS
-    return f"keywords are written in small letters: {word}" if is_shouted else ""
+    is_keyword = _SHOUTED.fullmatch(token) is not None
+    return f"keywords are written in small letters: {token.lower()}" if is_keyword else ""
 
 
 def _of_pair(previous: str, token: str) -> str:
@@ -149,7 +150,11 @@ def _of_place(before: str, token: str) -> str:
         return f"is stands before null: compare with {'!=' if test[1] else '='}"
     if token == "." and (bare := _BARE_WORD.search(before)):
         return f"a variable is written with $: ${bare[1]}.name"
-    if token == "*" and block in ("return", "distinct", "with") and before.rstrip().endswith(("{", ",")):
+    if (
+        token == "*"
+        and block in ("return", "distinct", "with")
+        and before.rstrip().endswith(("{", ","))
+    ):
         variable = match[0] if (match := re.search(r"\$\w+", before)) else "$p"
         return f"write {variable}.* for every property, or {variable} for the whole node"
     if token == "," and block in ("match", "not", "optional", "exists", "count"):

@@ -239,3 +239,19 @@ def test_rejected_records_have_the_ids_that_their_keys_say(graph: Graph, tmp_pat
         refused(graph, tmp_path / file, rejects=folder, **options)
         entries = map(orjson.loads, (folder / "rejects.jsonl").read_bytes().splitlines())
         assert [entry["id"] for entry in entries] == ids
+
+
+def test_an_export_whose_key_was_renamed_says_how_it_is_loaded(tmp_path: Path) -> None:
+    before = "node S { stage: String  starts: I32  @key(stage, starts) }"
+    after = 'node S { stage: String  begins: I32 @rename_from("starts")  @key(stage, begins) }'
+    graph = og.init(tmp_path / "g.omni", schema=before)
+    graph.load([{"stage": "Main", "starts": 1}], "append", type="S")
+    graph.schema.apply(after)
+    for name in ("dump.jsonl", "dump/"):
+        dump = f"{tmp_path}/{name}"  # of a folder with a slash at its end
+        graph.export(dump, format="csv" if name == "dump/" else "jsonl")
+        fresh = og.init(tmp_path / f"{name.strip('/')}.omni", schema=after)
+        assert "orders the key by today's names" in str(refused(fresh, dump))
+        renamed = og.init(tmp_path / f"{name.strip('/')}2.omni", schema=before)
+        renamed.schema.apply(after)
+        assert renamed.load(dump, "append").nodes == {"S": 1}
