@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -171,8 +172,10 @@ class Worker:
     def otv(self) -> None:
         """FR, OTV and IMP: a cycle is written whole; a snapshot shows it so, twice the same."""
         if self.chance.random() < 0.5:
-            version = self.read("otv0")["p.version"] + 1
-            self.graph.mutate(SET_CYCLE, {"v": version}, branch=self.on, retries=20)
+            seen = self.graph.query(READ, {"n": "otv0"}, branch=self.on)
+            version = {"v": seen.rows[0]["p.version"] + 1}
+            with suppress(og.PreconditionFailed):  # else an older number could follow a newer one
+                self.graph.mutate(SET_CYCLE, version, branch=self.on, if_commit=seen.commit_id)
         first = self.graph.query(READ_CYCLE, branch=self.on)
         again = self.graph.query(READ_CYCLE, snapshot=first.commit_id)
         self.tell("cycle", first=first.rows, again=again.rows)
