@@ -10,7 +10,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
@@ -54,6 +54,11 @@ def local_path(target: object, what: str) -> Path:
     if "://" in text:
         raise BadRequest(f"'{text}' is not a path on this machine", f"give a path for {what}")
     return Path(text)
+
+
+def ending(target: object) -> str:
+    """What stands after the last dot of a path's name, in small letters; empty without a path."""
+    return PurePath(target).suffix[1:].lower() if isinstance(target, str | os.PathLike) else ""
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from omnigraph.catalog.model import (
     NodeType,
     Property,
 )
+from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.catalog.rename_hints import rename_hints
 from omnigraph.catalog.schema_lint import PROPERTY_TYPE_CHANGED, REQUIRED_PROPERTY_ADDED
 from omnigraph.catalog.steps import (
@@ -155,9 +156,11 @@ def _require_used(steps: Iterable[Step], given: Mapping[str, str], new: Catalog)
             added |= {f"{name}.{step.name}" for name in (step.type_name, family)}
     for name in given:
         if name not in added:
+            known = {f"{each.name}.{prop.name}" for each in new.types for prop in each.properties}
+            near = "" if name in known else did_you_mean(name, known, listed=False)
             raise BadRequest(
                 f"backfill for '{name}', which this change does not add",
-                "name an added property as Type.property",
+                near or "name an added property as Type.property",
             )
 
 
@@ -246,7 +249,8 @@ def _added(kind: Kind, owner: str, prop: Property, filling: str | None) -> Step:
         return AddProperty(kind, owner, prop.name, prop.type, filling, prop.default)
     reason = (
         f"adding required property of type {prop.type}: existing rows would have no value; "
-        "give a default (= value), one with @backfill(value), or an expression when it is applied"
+        "give a default (= value), one with @backfill(value), or an expression when it is applied: "
+        f"--backfill '{owner}.{prop.name}=…', in Python backfill="
     )
     code = REQUIRED_PROPERTY_ADDED.code
     return UnsupportedChange(entity(kind, owner, prop.name), reason, code)

@@ -166,9 +166,9 @@ def export(
         typer.Option("--out", metavar="PATH", help="A file, or a folder, instead of the output."),
     ] = None,
     format: Annotated[
-        ExportFormat,
-        typer.Option("--format", help="Parquet needs --out; CSV has one type to a file."),
-    ] = ExportFormat.JSONL,
+        ExportFormat | None,
+        typer.Option("--format", help="Else by the ending of PATH, else jsonl. CSV has one type."),
+    ] = None,
     dates: Dates = DatesForm.NUMBERS,
     jsonl: OlderJsonl = False,
     tables: OlderTables = None,
@@ -177,7 +177,7 @@ def export(
 ) -> None:
     """Write a graph, as files that `load` reads, to standard output or to PATH.
 
-    A PATH that ends in / or is a folder gets a file for each type.
+    A PATH that ends in / or is a folder gets a file for each type; Parquet is always a folder.
     """
     types = export_types(types, tables, jsonl=jsonl)
     exclusive(branch=branch, snapshot=snapshot)
@@ -190,7 +190,7 @@ def export(
         with following("export", total=total, quiet=quiet or sys.stdout.isatty()) as progress:
             done = graph.export(
                 sys.stdout.buffer if out is None else out,
-                as_given(str(format)),
+                None if format is None else as_given(str(format)),
                 types=types,
                 branch=branch or MAIN,
                 snapshot=snapshot,

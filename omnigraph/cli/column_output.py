@@ -23,6 +23,9 @@ def column_bytes(table: pa.Table, format: Format | None) -> Iterator[bytes]:
     if format is Format.PARQUET:
         import pyarrow.parquet as pq
 
+        from omnigraph.exec.read.result import require_distinct
+
+        require_distinct(table.column_names, "a Parquet file")
         pq.write_table(table, buffer)
     else:
         import pyarrow.ipc as ipc

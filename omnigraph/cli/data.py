@@ -47,10 +47,17 @@ from omnigraph.cli.options import (
     exclusive,
     metadata,
 )
-from omnigraph.cli.render import BINARY, Format, QueryRows, TableStyle, lines_of
+from omnigraph.cli.render import (
+    BINARY,
+    Format,
+    QueryRows,
+    TableStyle,
+    format_of_ending,
+    lines_of,
+)
 from omnigraph.cli.servers import connected_graph, is_served
 from omnigraph.cli.shapes import commit_document, rounded_document, rounded_lines
-from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
+from omnigraph.cli.terminal import plain_errors, read_text, show, show_json, warn
 from omnigraph.errors import BadRequest, NotServed, PreconditionFailed
 
 if TYPE_CHECKING:
@@ -91,7 +98,7 @@ def query(
     branch: BranchOrMain = None,
     snapshot: Snapshot = None,
     format: Annotated[
-        Format | None, typer.Option("--format", help="How to print rows, else as a table.")
+        Format | None, typer.Option("--format", help="Else by the ending of --out, else a table.")
     ] = None,
     out: Annotated[
         str | None,
@@ -105,6 +112,7 @@ def query(
     with plain_errors(), heard_interrupts():
         exclusive(branch=branch, snapshot=snapshot)
         exclusive(json=json, format=None if format is Format.JSON else format)
+        format = Format.JSON if json else format or format_of_ending(out)
         query_name, path = name_and_graph(list(words or ()), name, store)
         uri = graph_uri(path, store)
         given = read_params(params, params_file)
@@ -113,7 +121,7 @@ def query(
             from omnigraph.cli.server_commands import invoked
 
             answer = invoked(uri, query_name or "", given, on, snapshot)
-            _deliver(answer, Format.JSON if json else format, out)
+            _deliver(answer, format, out)
             return
         text = query_source(query, source, or_stored=True)
         with open_graph(uri, read_only=True) as graph:
@@ -137,7 +145,7 @@ def query(
             result.tuples(),
             result.commit_id,
         )
-        _deliver(answer, Format.JSON if json else format, out)
+        _deliver(answer, format, out)
 
 
 def mutate(
@@ -242,7 +250,7 @@ def _deliver(answer: QueryRows, format: Format | None, out: str | None) -> None:
     if out is None:
         show_answer(answer, format)
         return
-    shape = _text_format(format)
+    shape = _text_format(answer, format)
     text = "".join(f"{line}\n" for line in lines_of(answer, shape))
     show_bytes(iter([text.encode("utf-8", "backslashreplace")]), out)
     if shape is Format.CSV and any(value is None for row in answer.cells for value in row):
@@ -250,11 +258,18 @@ def _deliver(answer: QueryRows, format: Format | None, out: str | None) -> None:
         typer.echo("nulls are written as null, which load reads as a text: load parquet", err=True)
 
 
-def _text_format(format: Format | None) -> Format:
-    """The format to print in; bytes are for `query` with a text of its own."""
+def _text_format(answer: QueryRows, format: Format | None) -> Format:
+    """The format to print in; bytes are for `query` with a text of its own. Warns if it has no
+    place for all columns."""
     if format in BINARY:
         raise BadRequest(f"these rows are shown as text, not as {format}", "choose another format")
-    return format or Format(config().output)
+    shape = format or Format(config().output)
+    if shape in (Format.JSON, Format.JSONL):
+        from omnigraph.exec.read.result import repeated
+
+        if (name := repeated(answer.columns)) is not None:
+            warn(f"several columns are called '{name}'; a JSON row keeps the last: give aliases")
+    return shape
 
 
 def show_answer(answer: QueryRows, format: Format | None) -> None:
@@ -262,7 +277,7 @@ def show_answer(answer: QueryRows, format: Format | None) -> None:
     settings = config()
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     look = TableStyle(settings.column_width, settings.layout == "wrap", columns)
-    for line in lines_of(answer, _text_format(format), look):
+    for line in lines_of(answer, _text_format(answer, format), look):
         show(line)
 
 

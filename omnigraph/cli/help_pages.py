@@ -24,6 +24,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "This program": ("config", "profile", "completion", "spark", "version"),
 }
 
+_COUNTS = "'omnigraph snapshot' counts the rows of each type, 'omnigraph check' reads them all"
+ELSEWHERE = {
+    **dict.fromkeys(("stats", "stat", "status", "count", "info"), _COUNTS),
+    **dict.fromkeys(("validate", "verify", "fsck"), "'omnigraph check' looks for damage"),
+    **dict.fromkeys(("gc", "vacuum", "prune"), "'omnigraph cleanup' removes what is not needed"),
+    "import": "'omnigraph load' reads files",
+}
+"""What to run in the place of commands that other programs have."""
+
 EXAMPLES = {
     "demo": "omnigraph demo ./demo",
     "init": "omnigraph init kg.omni --schema schema.pg",
@@ -145,6 +154,8 @@ class GroupedHelp(TyperGroup):
 
             shown = (each for each, command in self.commands.items() if not command.hidden)
             near = did_you_mean(name, shown, listed=False)
+            if ctx.parent is None:
+                near = ELSEWHERE.get(name, near)
             ctx.fail(f"No such command '{name}'. {near.capitalize()}".rstrip())
         return super().resolve_command(ctx, args)
 

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from omnigraph.exec.values.json_text import compact_text, indented_text
 from omnigraph.grid import cell_width, fitted, flat, grid
+from omnigraph.output_file import ending
 
 
 class Format(StrEnum):
@@ -30,6 +31,20 @@ class Format(StrEnum):
 
 
 BINARY = (Format.PARQUET, Format.ARROW)
+_ENDINGS = {
+    "csv": Format.CSV,
+    "jsonl": Format.JSONL,
+    "ndjson": Format.JSONL,
+    "json": Format.JSON,
+    "md": Format.MARKDOWN,
+    "parquet": Format.PARQUET,
+    "arrow": Format.ARROW,
+}
+
+
+def format_of_ending(out: str | None) -> Format | None:
+    """The format that the ending of a file's name stands for, if it stands for one."""
+    return _ENDINGS.get(ending(out))
 
 
 @dataclass(frozen=True, slots=True)

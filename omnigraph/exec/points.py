@@ -37,6 +37,7 @@ POINT = "branch or commit"
 """What an error calls a text that may be any point."""
 
 _NEAR_MAX = 4
+_SHORT_CHARS = 3
 _ID_CHARS = 26
 _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,26}")  # a ULID or its beginning
 _STEP = re.compile(r"(?P<base>.*)(?:~(?P<count>\d{0,9})|@\{(?P<moment>[^{}]*)\})", re.S)
@@ -180,7 +181,9 @@ class Points:
             return
         names = [*self._store.branches.list(), *self._store.tags.list()]
         lowered = {name.lower(): name for name in names}
-        similar = get_close_matches(text.lower(), lowered, n=_NEAR_MAX)
+        # Of two letters one alike is much: v9 for v1.
+        cutoff = 0.5 if len(text) <= _SHORT_CHARS else 0.6
+        similar = get_close_matches(text.lower(), lowered, n=_NEAR_MAX, cutoff=cutoff)
         yield from (lowered[name] for name in similar)
         beginning = text.upper()[:PREFIX_CHARS_MIN]
         if _ID.fullmatch(beginning):

@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from omnigraph.plan.ir import Constant
 
 _ENGINES = ("auto", "local", "spark")
-USE_MUTATE = "use graph.mutate"
+USE_MUTATE = "use omnigraph mutate; in Python, graph.mutate"
 USE_QUERY = "in Python, graph.query"
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Exporting,
         ExportResult,
         choose_owners,
+        chosen_format,
         require_one,
         stored_batches,
     )
@@ -36,6 +37,7 @@ else:
     Exporting = deferred("omnigraph.exec.changes.export", "Exporting")
     ExportResult = deferred("omnigraph.exec.changes.export", "ExportResult")
     choose_owners = deferred("omnigraph.exec.changes.export", "choose_owners")
+    chosen_format = deferred("omnigraph.exec.changes.export", "chosen_format")
     csv_chunks = deferred("omnigraph.exec.changes.csv_export", "csv_chunks")
     require_one = deferred("omnigraph.exec.changes.export", "require_one")
     stored_batches = deferred("omnigraph.exec.changes.export", "stored_batches")
@@ -55,7 +57,7 @@ class ExportVerbs:
     def export(
         self,
         target: str | os.PathLike[str] | IO[bytes],
-        format: ExportFormat = "jsonl",
+        format: ExportFormat | None = None,
         *,
         types: Iterable[str] | None = None,
         branch: str = MAIN,
@@ -66,7 +68,8 @@ class ExportVerbs:
         dates: DatesForm = "numbers",
     ) -> ExportResult:
         """Write one snapshot as NDJSON that loads again, as Parquet or as CSV; how many rows of
-        what. `dates="iso"` writes dates and moments of NDJSON as text instead of numbers.
+        what. Without a format the ending of the target (`.csv`, `.parquet`) chooses it, and else it
+        is NDJSON. `dates="iso"` writes dates and moments of NDJSON as text instead of numbers.
 
         On Spark, and to `s3://`, a type becomes many files, each in id order.
 
@@ -75,7 +78,8 @@ class ExportVerbs:
         """
         if self._guard.policy is not None:
             snapshot = self._pinned_export(branch, snapshot).commit_id
-        order = ExportOrder(target, format, types, branch, snapshot, engine, spark, progress, dates)
+        chosen = chosen_format(target, format)
+        order = ExportOrder(target, chosen, types, branch, snapshot, engine, spark, progress, dates)
         return export(self._store, self._schemas, order)
 
     @checked

@@ -175,13 +175,13 @@ class BranchHandle:
     def export(
         self,
         target: str | os.PathLike[str] | IO[bytes],
-        format: ExportFormat = "jsonl",
+        format: ExportFormat | None = None,
         types: Iterable[str] | None = None,
     ) -> ExportResult:
         """Write the head of this branch as files.
 
         >>> review = graph.branch(graph.branches.create("review"))
-        >>> review.export("people.csv", "csv", types=["Person"]).nodes
+        >>> review.export("people.csv", types=["Person"]).nodes
         {'Person': 2}
         """
         return self._graph.export(target, format, types=types, branch=self.name)

@@ -7,6 +7,7 @@ slots; the pattern checker that is handed in checks them and keeps what fills th
 from collections.abc import Callable
 
 from omnigraph.language.query import ast
+from omnigraph.language.query.teaching import value_hint
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.operands import BOOL, COUNT, parameter_operand, property_operand
@@ -66,8 +67,7 @@ class _References:
                 raise names.fail(expression.span, text, code="T7", hint="use it in order or return")
             case ast.Alias(name=name):
                 text = f"the alias '{name}' has no value in a filter"
-                hint = f"a variable is written ${name}, a text in quotes"
-                raise names.fail(expression.span, text, code="T7", hint=hint)
+                raise names.fail(expression.span, text, code="T7", hint=value_hint(name))
             case _:
                 raise AssertionError(f"{expression} is no reference of a pattern")
 

@@ -6,6 +6,7 @@ out once before anything is read.
 
 from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.language.query import ast
+from omnigraph.language.query.teaching import value_hint
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import type_of
 from omnigraph.plan.operands import compatible, parameter_operand
@@ -36,6 +37,8 @@ def fixed_expression(names: Names, given: ast.Expr) -> ir.Expr:
             hint = did_you_mean(expression.name, names.parameters)
             raise names.fail(expression.span, text, code="T14", hint=hint)
         text = "only parameters and constants have a value here"
-        raise names.fail(expression.span, text, code="T14", hint="write a parameter as $name")
+        word = expression.name if isinstance(expression, ast.Alias) else None
+        hint = "write a parameter as $name" if word is None else value_hint(word)
+        raise names.fail(expression.span, text, code="T14", hint=hint)
 
     return Typer(names, reference).value(given)

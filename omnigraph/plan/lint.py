@@ -140,12 +140,21 @@ def _plan_warnings(plan: mutation_ir.Plan) -> Iterator[str]:
             if times > 1:
                 yield f"column '{name}' is returned {times} times; a JSON row keeps the last one"
     for comparison in parts_of_kind(plan, ir.Compare):
+        yield from _never_true(comparison)
         for left, right in (
             (comparison.left, comparison.right),
             (comparison.right, comparison.left),
         ):
             if isinstance(left, ir.Column) and isinstance(right, ir.Const):
                 yield from _no_such_value(left, right)
+
+
+def _never_true(comparison: ir.Compare) -> Iterator[str]:
+    """A comparison with the literal null, which is unknown for every row."""
+    sides = (comparison.left, comparison.right)
+    if any(isinstance(side, ir.Const) and side.value is None for side in sides):
+        test = "is not null" if comparison.op is ir.CompareOp.NE else "is null"
+        yield f"a comparison with null is never true: write {test}"
 
 
 def _no_such_value(column: ir.Column, constant: ir.Const) -> Iterator[str]:

@@ -22,6 +22,7 @@ from omnigraph.exec.changes.export import (
     Exporting,
     ExportResult,
     choose_owners,
+    chosen_format,
     exported_to,
     require_export,
 )
@@ -166,7 +167,7 @@ class RemoteVerbs(Graph):
     def export(
         self,
         target: str | os.PathLike[str] | IO[bytes],
-        format: str = "jsonl",
+        format: str | None = None,
         *,
         types: Iterable[str] | None = None,
         branch: str = MAIN,
@@ -179,6 +180,7 @@ class RemoteVerbs(Graph):
         """Write one snapshot as NDJSON that loads again, as Parquet or as CSV; how many rows of
         what. The files are those that the library writes."""
         self.session.require_local_engine(engine, spark)
+        format = chosen_format(target, format)
         require_export(format, dates)
         named = None if types is None else list(types)
         meter = Meter(progress)

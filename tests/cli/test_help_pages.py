@@ -9,7 +9,7 @@ import typer.main
 
 from omnigraph.cli import scope
 from omnigraph.cli.app import app
-from omnigraph.cli.help_pages import EXAMPLES, GROUPS
+from omnigraph.cli.help_pages import ELSEWHERE, EXAMPLES, GROUPS
 from tests.cli.program import run
 
 
@@ -29,6 +29,8 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 def test_a_word_that_is_no_command_is_answered_with_the_near_one_if_there_is_one() -> None:
     assert "No such command 'brnch'. Did you mean 'branch'?" in run("brnch").stderr
     assert "No such command 'lst'. Did you mean 'list'?" in run("branch", "lst").stderr
+    assert "No such command 'stats'. 'omnigraph snapshot' counts" in run("stats").stderr
+    assert {words.split("'")[1].split()[1] for words in ELSEWHERE.values()} <= COMMANDS.keys()
     assert run("entity").stderr.rstrip().endswith("No such command 'entity'.")
 
 

@@ -184,3 +184,55 @@ def test_a_path_that_leads_nowhere_is_one_sentence(folder: Path, name: str) -> N
         done = run(*words, cwd=folder)
         assert "failed unexpectedly" not in done.stderr, (words, done.stderr)
         assert "Traceback" not in done.stderr, (words, done.stderr)
+
+
+NAMES = "query q() { match { $p: Person } return { $p.name } order { $p.name } limit 1 }"
+
+
+@pytest.mark.parametrize(
+    ("file", "format"),
+    [
+        ("rows.csv", "csv"),
+        ("rows.jsonl", "jsonl"),
+        ("rows.ndjson", "jsonl"),
+        ("rows.JSON", "json"),
+        ("rows.md", "markdown"),
+        ("rows.parquet", "parquet"),
+        ("rows.arrow", "arrow"),
+        ("rows.txt", "table"),
+        ("rows", "table"),
+    ],
+)
+def test_rows_are_written_as_the_ending_of_the_file_says(
+    folder: Path, file: str, format: str
+) -> None:
+    query = ("query", "g.omni", "-e", NAMES, "--out")
+    lines(*query, file, cwd=folder)
+    lines(*query, "asked", "--format", format, cwd=folder)
+    assert (folder / file).read_bytes() == (folder / "asked").read_bytes()
+    lines(*query, file, "--format", "kv", cwd=folder)
+    assert (folder / file).read_text().startswith("1 rows from branch main"), "as it was asked for"
+
+
+def test_an_export_is_written_as_the_ending_of_its_path_says(folder: Path) -> None:
+    lines(*EXPORT, "all.parquet", cwd=folder)
+    lines("init", "--schema", "schema.pg", "copy.omni", cwd=folder)
+    lines("load", "copy.omni", "--data", "all.parquet", "--mode", "append", cwd=folder)
+    lines(*EXPORT, "all.jsonl", cwd=folder)
+    lines("export", "copy.omni", "--out", "copy.jsonl", cwd=folder)
+    assert (folder / "copy.jsonl").read_bytes() == (folder / "all.jsonl").read_bytes()
+    lines(*EXPORT, "people.csv", "--type", "Person", cwd=folder)
+    assert (folder / "people.csv").read_text().startswith("id,")
+    lines(*EXPORT, "all.csv", "--format", "jsonl", cwd=folder)
+    assert (folder / "all.csv").read_bytes() == (folder / "all.jsonl").read_bytes()
+    assert "one type" in run(*EXPORT, "other.csv", cwd=folder).stderr
+
+
+def test_rows_that_leave_out_a_column_say_so_and_parquet_refuses_them(folder: Path) -> None:
+    text = "query q() { match { $p: Person } return { $p.name as n, $p.age as n } }"
+    query = ("query", "g.omni", "-e", text, "--format")
+    for format in ("json", "jsonl"):
+        assert "several columns are called 'n'" in run(*query, format, cwd=folder).stderr
+    assert run(*query, "csv", cwd=folder).stderr == ""
+    refused = run(*query, "parquet", "--out", "rows", cwd=folder)
+    assert (refused.returncode, "two columns called 'n'" in refused.stderr) == (1, True)

@@ -114,10 +114,12 @@ def test_an_unknown_point_lists_what_resembles_it(small: Graph) -> None:
     commits = chain(small, 1)
     small.branches.create("review/hire")
     small.tags.create("release-1", commits[1].id)
+    small.tags.create("v1", commits[1].id)
     for text, near in {
         "review/hier": "review/hire",
         "Release-1": "release-1",
         "mian": "main",
+        "v9": "v1",
         commits[1].id[:6]: commits[1].id,
         commits[1].id[:8] + "00000000": commits[1].id,
     }.items():

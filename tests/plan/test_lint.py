@@ -1,5 +1,7 @@
 """Lint: the report of a query file."""
 
+import pytest
+
 from omnigraph.catalog.accept import accept
 from omnigraph.plan.lint import lint
 
@@ -182,6 +184,40 @@ def test_a_value_that_an_enum_lacks_is_an_error_and_beside_an_order_a_warning() 
     text = 'query q() { match { $t: T  $t.state < "opne" } return { $t } }'
     (result,) = lint(text, schema).results
     assert result.warnings == ("'opne' is no value of state: did you mean 'open'?",)
+
+
+def test_a_comparison_with_null_is_doubted() -> None:
+    for written, advised in (
+        ("$p.age = null", "write is null"),
+        ("null = $p.age", "write is null"),
+        ("$p.age != null", "write is not null"),
+    ):
+        text = f"query q() {{ match {{ $p: Person  {written} }} return {{ $p }} }}"
+        (result,) = lint(text, SCHEMA).results
+        assert result.warnings == (f"a comparison with null is never true: {advised}",)
+    text = "query q($n: I32?) { match { $p: Person  $p.age is null  $p.age = $n } return { $p } }"
+    assert lint(text, SCHEMA).warnings == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "match { $p: Person { city: oslo } } return { $p }",
+        "match { $p: Person  $p.city = oslo } return { $p }",
+        "match { $p: Person } return { oslo }",
+    ],
+)
+def test_a_text_without_quotes_is_told_of_them(body: str) -> None:
+    (result,) = lint(f"query q() {{ {body} }}", SCHEMA).results
+    assert result.error is not None
+    assert result.error.hint == "a variable is written $oslo, a text in quotes"
+
+
+def test_distinct_inside_the_braces_is_told_where_it_stands() -> None:
+    text = "query q() { match { $p: Person } return { distinct $p.name } }"
+    (result,) = lint(text, SCHEMA).results
+    assert result.error is not None
+    assert "return distinct { … }" in result.error.hint
 
 
 def test_every_property_and_expressions_are_described() -> None:

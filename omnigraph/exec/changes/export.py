@@ -24,7 +24,7 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.values.json_text import ndjson_line
 from omnigraph.exec.values.scalars import JsonForm
 from omnigraph.exec.values.to_json import json_column
-from omnigraph.output_file import folder_path, local_path, whole_file, writing
+from omnigraph.output_file import ending, folder_path, local_path, whole_file, writing
 from omnigraph.storage.lance.columns import BLOB_BYTES, BLOB_DESCRIPTIONS
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import Snapshot
@@ -32,6 +32,7 @@ from omnigraph.storage.store import Store
 from omnigraph.types import ID_TYPE, Kind, TableKey, counts_of_kind
 
 FORMATS = ("jsonl", "parquet", "csv")
+_ENDINGS = {"parquet": "parquet", "csv": "csv"}
 Dates = Literal["numbers", "iso"]
 """How NDJSON writes dates and moments: as numbers since the epoch, or as ISO text."""
 
@@ -291,6 +292,11 @@ def exported_to(
         with whole_file(path, "the export") as stream:
             return exporting.to_csv(stream)
     return exporting.to_file(path)
+
+
+def chosen_format(target: str | os.PathLike[str] | IO[bytes], format: str | None) -> str:
+    """The format that is given, else the one that the target's ending names, else NDJSON."""
+    return format or _ENDINGS.get(ending(target), "jsonl")
 
 
 def require_export(format: str, dates: str) -> None:

@@ -7,6 +7,7 @@ their own may also bring endpoints as key values.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ from omnigraph.types import Scalar, ValueType
 _ENDS = {"from": "src", "to": "dst"}
 ADVICE_ON_COLUMNS = "rename the column or leave it out with columns=, at a terminal --column"
 _NO_STRING = "not a string"
+_TRUE_OR_FALSE = "write true or false"
 _SHOWN_CHARS = 40
 
 
@@ -63,8 +65,10 @@ def rows_of(
         reading.read(named)
         faults.merge(ragged_faults(ragged, owner.name, part, file, keep_rejects=keep_rejects))
     for row, violation in reading.wrong:
-        where = replace(violation, file=file, line=None if row is None else int(numbers[row]))
-        faults.add_unread(part, where)
+        if row is not None:
+            entity = violation.id or reading.readable_ids[row].as_py()
+            violation = replace(violation, id=entity, line=int(numbers[row]))
+        faults.add_unread(part, replace(violation, file=file))
     if faults or named is None:
         if all(row is not None for row, _ in reading.wrong):
             kept = rule_faults(
@@ -162,6 +166,7 @@ class _ColumnsReading:
         self._count = len(numbers)
         self.is_text = is_text
         self._columns: dict[str, pa.Array] = {}
+        self._stated: pa.Array | None = None
         self._given = pa.repeat(pa.scalar(True), self._count)
         self._rounded: dict[str, int] = {}
         self.wrong: list[tuple[int | None, Violation]] = []
@@ -171,7 +176,7 @@ class _ColumnsReading:
 
     def read(self, named: Mapping[str, pa.Array]) -> None:
         """Fill every column of the type."""
-        owner = self._owner
+        owner, self._stated = self._owner, named.get("id")
         if isinstance(owner, EdgeType):
             for word, name, node in (("from", "src", owner.source), ("to", "dst", owner.target)):
                 self._columns[name] = self._ends(word, self._catalog.nodes[node], named.get(name))
@@ -183,7 +188,7 @@ class _ColumnsReading:
                 else self._typed(prop.name, prop.type, values)
             )
         if not self.wrong:
-            self._ids(named.get("id"))
+            self._ids(self._stated)
 
     def rows(self) -> TypedRows:
         schema = self._owner.schema
@@ -195,7 +200,20 @@ class _ColumnsReading:
 
     def readable(self) -> pa.Table:
         """The columns as far as they could be read, null where a cell could not."""
-        return pa.table({"id": pa.nulls(self._count, pa.utf8()), **self._columns})
+        return pa.table({"id": self.readable_ids, **self._columns})
+
+    @cached_property
+    def readable_ids(self) -> pa.Array:
+        """The ids of the rows as far as their keys, or else the stated ids, could be read."""
+        owner, none = self._owner, pa.nulls(self._count, pa.utf8())
+        if not owner.key:
+            stated = self._stated
+            return none if stated is None or not is_string(stated.type) else stated.cast(pa.utf8())
+        known = pa.repeat(pa.scalar(True), self._count)
+        for name in owner.key:
+            known = pc.and_(known, self._columns[name].is_valid())
+        keys = {name: self._columns[name].filter(known) for name in owner.key}
+        return pc.replace_with_mask(none, known, derived_ids(owner, keys))
 
     def unread(self) -> dict[str, set[int]]:
         """The rows of each column whose cell could not be read."""
@@ -225,7 +243,9 @@ class _ColumnsReading:
             shown = said.removesuffix(_NO_STRING) + f"not '{cell.value[:_SHOWN_CHARS]}'"
             if value_type.is_list:
                 return f'{shown}; write a list as JSON, like ["a", "b"]'
-            return f"{shown}; write true or false" if scalar is Scalar.BOOL else shown
+            return f"{shown}; {_TRUE_OR_FALSE}" if scalar is Scalar.BOOL else shown
+        if self.is_text and scalar is Scalar.BOOL:
+            return f"{said}; {_TRUE_OR_FALSE}"
         if scalar is Scalar.DATE and isinstance(cell.value, datetime):
             return f"{said}; cast the column to dates (`dt.date` of pandas, `CAST(… AS DATE)`)"
         return said

@@ -22,7 +22,7 @@ from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames, renamed
 from omnigraph.exec.load.json_columns import read_flat, read_lines
 from omnigraph.exec.load.lines import Lines, lines_of
-from omnigraph.exec.load.ndjson import Owner, Records, TypedRows
+from omnigraph.exec.load.ndjson import ONE_A_LINE, Owner, Records, TypedRows
 from omnigraph.exec.load.rule_faults import rule_faults
 from omnigraph.exec.rules.faults import LIMITS, Faults, merged
 from omnigraph.exec.values.arrow_json import NotSure
@@ -284,7 +284,9 @@ def parse_line(line: bytes) -> Any:
         text = f"member '{twice.name}' comes twice in one object"
         return Violation("duplicate_member", "", twice.name, None, None, text)
     except (ValueError, RecursionError) as cause:
-        return _malformed(cause)
+        wrong = _malformed(cause)
+        is_spread = line.strip() == b"{" or line.lstrip().startswith(b"[")
+        return replace(wrong, text=f"{wrong.text}; {ONE_A_LINE}") if is_spread else wrong
 
 
 class _Twice(Exception):

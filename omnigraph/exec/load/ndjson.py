@@ -5,15 +5,15 @@ Invariant: a record becomes one row, or at least one fault. This reader defines 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.catalog.ids import entity_id, other_order
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
-from omnigraph.catalog.near_names import family_hint
-from omnigraph.errors import Violation
+from omnigraph.catalog.near_names import did_you_mean, family_hint
+from omnigraph.errors import BadRequest, Violation
 from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
@@ -25,6 +25,8 @@ from omnigraph.types import Scalar, TableKey
 
 TYPE_OF_ROWS = "name the type of its rows with type= or edge=, at a terminal --node or --edge"
 """Advice for rows that do not say their type themselves."""
+
+ONE_A_LINE = "write one record a line, without brackets around them or commas between them"
 
 Owner = Type
 _MEMBERS = frozenset({"type", "edge", "from", "to", "data"})
@@ -74,11 +76,15 @@ class RefusedRecords:
 
     owner: Owner
     lines: list[int] = field(default_factory=list)
+    ids: list[str | None] = field(default_factory=list)
     values: dict[str, list[Any]] = field(default_factory=dict)
     unread: dict[str, set[int]] = field(default_factory=dict)
 
-    def take(self, line: int, values: Mapping[str, Any], unread: set[str]) -> None:
-        """Keep the values of one record."""
+    def take(
+        self, line: int, entity: str | None, values: Mapping[str, Any], unread: set[str]
+    ) -> None:
+        """Keep the values of one record, and its id if that could be read."""
+        self.ids.append(entity)
         for name in unread:
             self.unread.setdefault(name, set()).add(len(self.lines))
         for prop in self.owner.properties:
@@ -88,7 +94,7 @@ class RefusedRecords:
     def table(self) -> pa.Table:
         """The columns of the type, null where a value could not be read. The ends of an edge are
         checked with each record."""
-        columns = {"id": pa.nulls(len(self.lines), pa.utf8())}
+        columns = {"id": pa.array(self.ids, pa.utf8())}
         if isinstance(self.owner, EdgeType):
             columns |= dict.fromkeys(("src", "dst"), pa.repeat(pa.scalar(""), len(self.lines)))
         for prop in self.owner.properties:
@@ -127,6 +133,7 @@ class Records:
         self._pending: dict[TableKey, _Pending] = {}
         self.refused: dict[TableKey, RefusedRecords] = {}
         self._default_values: dict[TableKey, dict[str, Any]] = {}
+        self._near_names: dict[tuple[str, tuple[str, ...]], str] = {}
         # Spellings of an id and the canonical id, by node type, when permissive.
         self._spelled: dict[str, dict[str, str]] = {}
 
@@ -142,7 +149,7 @@ class Records:
     def take_row(self, owner: Owner, row: Any, line: int) -> Iterator[Violation]:
         """Collect one flat record of a known type; an edge has `from` and `to` beside the rest."""
         if not isinstance(row, Mapping):
-            text = f"a record must be an object, not {json_type_name(row)}"
+            text = f"a record must be an object, not {_no_object(row)}"
             yield bad("json", text, owner=owner.name).violation
             return
         data = dict(row)
@@ -163,7 +170,7 @@ class Records:
 
     def _parts(self, record: Any) -> tuple[Owner, dict[str, Any], Mapping[str, Any]]:
         if not isinstance(record, Mapping):
-            raise bad("json", f"a line must hold an object, not {json_type_name(record)}")
+            raise bad("json", f"a line must hold an object, not {_no_object(record)}")
         unknown = [name for name in record if name not in _MEMBERS]
         if unknown and not self._permissive:
             allowed = "type or edge, from, to and data"
@@ -194,10 +201,18 @@ class Records:
         if owner is None:
             kind = "node" if word == "type" else "edge"
             text = f"unknown {kind} type '{name}'"
-            if word == "edge" and (hint := family_hint(name, self._catalog)):
+            known = (*(self._catalog.nodes if word == "type" else self._catalog.edges),)
+            family = family_hint(name, self._catalog) if word == "edge" else ""
+            if hint := family or self._near(name, known):
                 text = f"{text}: {hint}"
             raise bad("unknown_type", text, owner=name, value=name)
         return owner
+
+    def _near(self, name: str, known: tuple[str, ...]) -> str:
+        """A hint with the known name that is nearest; worked out once for many records."""
+        if (name, known) not in self._near_names:
+            self._near_names[name, known] = did_you_mean(name, known, listed=False)
+        return self._near_names[name, known]
 
     def _keep(
         self, owner: Owner, ends: Mapping[str, Any], data: Mapping[str, Any], line: int
@@ -220,9 +235,14 @@ class Records:
             except BadRecord as wrong:
                 faults.append(wrong.violation)
         if faults:
+            unread = {fault.property for fault in faults if fault.property}
+            ends_read = zip(("src", "dst"), end_ids, strict=True) if len(end_ids) == 2 else ()
+            readable = {**values, **dict(ends_read)}
+            readable = {name: value for name, value in readable.items() if name not in unread}
+            entity = self._readable_id(owner, readable, data.get("id"))
             refused = self.refused.setdefault(owner.table, RefusedRecords(owner))
-            refused.take(line, values, {fault.property for fault in faults if fault.property})
-            yield from faults
+            refused.take(line, entity, values, unread)
+            yield from (replace(each, id=each.id or entity) for each in faults)
             return
         pending = self._pending.setdefault(owner.table, _Pending(owner))
         pending.ids.append(entity)
@@ -249,7 +269,9 @@ class Records:
             prop = owner.property(name)
             if prop is None:
                 if not self._permissive:
-                    text = f"unknown property '{name}' of {owner.name}"
+                    known = tuple(prop.name for prop in owner.properties)
+                    near = self._near(name, known)
+                    text = f"unknown property '{name}' of {owner.name}{near and f': {near}'}"
                     faults.append(bad("property", text, owner=owner.name, prop=name).violation)
                 continue
             try:
@@ -305,6 +327,13 @@ class Records:
                 raise bad("required", text, owner=owner.name, prop=name)
         return entity_id(owner, values)
 
+    def _readable_id(self, owner: Owner, values: Mapping[str, Any], given: Any) -> str | None:
+        """The id of a refused record, if the values that could be read say it."""
+        try:
+            return self._derived(owner, values) or (given if isinstance(given, str) else None)
+        except (BadRecord, BadRequest):
+            return None
+
     def _spells(self, owner: Owner, given: str, derived: str) -> bool:
         """Whether an id is another spelling of the key: `042` for 42."""
         if not isinstance(owner, NodeType) or len(owner.key) != 1:
@@ -350,6 +379,12 @@ def end_id(node: NodeType, end: Any) -> Any:
         return named_id(node, end)
     named = None if end is None else id_of_key(node, end)
     return end if named is None else named
+
+
+def _no_object(record: Any) -> str:
+    """The kind of a record that is no object, and what to do with an array of them."""
+    kind = json_type_name(record)
+    return f"{kind}: {ONE_A_LINE}" if isinstance(record, list) else kind
 
 
 def _flat(record: Mapping[str, Any]) -> str:

@@ -39,6 +39,7 @@ _FORMATS: dict[str, Format] = {
     ".orc": "orc",
     ".lance": "lance",
 }
+_SPREADSHEETS = {".xlsx", ".xls", ".ods"}
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 _WHAT_TO_GIVE = "give a file, a folder or a pattern that matches one"
 _BLOCK_BYTES = 8 << 20
@@ -161,6 +162,8 @@ def file_format(name: str) -> Format:
     """The format that the name of a file says; lines of JSON if it says none."""
     path = PurePosixPath(name)
     suffix = PurePosixPath(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
+    if suffix.lower() in _SPREADSHEETS:
+        raise BadRequest(f"'{name}' is a spreadsheet", "save it as CSV with the encoding UTF-8")
     return _FORMATS.get(suffix, "json")
 
 

@@ -6,6 +6,7 @@ arrays are made at their first use.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, overload
@@ -157,13 +158,27 @@ class QueryResult:
 
     def to_polars(self) -> Any:
         """The columns as a polars frame."""
-        return optional("polars").from_arrow(self.to_arrow())
+        polars = optional("polars")
+        require_distinct(self.columns, "a polars frame")
+        return polars.from_arrow(self.to_arrow())
 
     def explain(self) -> str:
         """The plan that ran, one line an operator, with rows and milliseconds."""
         if self._parts:
             return "".join(part.explain() for part in self._parts)
         return self._profile.explain(self._plan)
+
+
+def repeated(columns: Sequence[str]) -> str | None:
+    """The first name that several columns have."""
+    return next((name for name, times in Counter(columns).items() if times > 1), None)
+
+
+def require_distinct(columns: Sequence[str], taker: str) -> None:
+    """Pass only for columns with names of their own, which what takes them needs."""
+    if (name := repeated(columns)) is not None:
+        text = f"{taker} cannot have two columns called '{name}'"
+        raise BadRequest(text, "name them apart in return: … as other")
 
 
 def _cut(

@@ -17,7 +17,18 @@ _WORDS = {
     "detach": "delete takes the edges of a node along: delete Type where …",
     "xor": "write (a or b) and not (a and b)",
     "between": "write $p.age >= 3 and $p.age <= 4",
+    "sort": "write order { $p.name desc, $p.age }",
+    "distinct": "distinct stands before the braces, return distinct { … }, or in count(distinct …)",
 }
+_SHOUTED = re.compile(
+    "AND|AS|ASC|BY|CASE|CONTAINS|COUNT|DELETE|DESC|ELSE|END|ENDS_WITH|EXISTS|FALSE|HAVING|IN|INSERT|"
+    "IS|LIMIT|MATCH|MATCHES|NOT|NULL|OFFSET|OPTIONAL|OR|ORDER|QUERY|RETURN|SET|STARTS_WITH|THEN|"
+    "TRUE|UNION|UNWIND|UPDATE|UPSERT|VIA|WHEN|WITH"
+)
+"""Keywords in capital letters that `_WORDS` has no hint for."""
+
+_WRITES = ("insert", "upsert", "update", "delete")
+_NOTHING = ("none", "nil", "nothing", "undefined", "missing", "empty")
 _SIGNS = {
     "&": "write and",
     "|": "write or",
@@ -35,6 +46,8 @@ _SECTIONS = ("return", "having", "order")
 _COMPARATORS = ("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "ends_with", "matches")
 _OPAQUE = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _WRITTEN = re.compile(r"\b(update|delete)\s+([A-Z]\w*)(?:\s+set\s*\{[^{}]*\})?\s*\Z")
+_NULL_TEST = re.compile(r"\bis\s+(not\s+)?\Z")
+_BARE_WORD = re.compile(r"(?<![.$\w])([a-z_]\w*)\s*\Z")
 _BEFORE = re.compile(r"(\$?[A-Za-z_][A-Za-z0-9_]*|[^\sA-Za-z0-9_$])\s*\Z")
 
 
@@ -47,7 +60,8 @@ def syntax_hint(source: str, position: int) -> str:
     if unit and unit[1].lower() in _UNITS:
         return _DURATION
     return (
-        _of_pair(previous, token)
+        _of_capitals(token)
+        or _of_pair(previous, token)
         or _of_place(before, token)
         or _WORDS.get(token.lower(), "")
         or _SIGNS.get(token, "")
@@ -58,7 +72,12 @@ def word_hint(word: str) -> str:
     """What to write in the place of a word that stands alone in a pattern."""
     if word.lower() in _UNITS:
         return _DURATION
-    return _WORDS.get(word.lower(), f"a variable is written ${word}, a text in quotes")
+    return _WORDS.get(word.lower()) or value_hint(word)
+
+
+def value_hint(word: str) -> str:
+    """What to write in the place of a word that stands where a value is compared or given."""
+    return f"a variable is written ${word}, a text in quotes"
 
 
 def end_hint(source: str) -> str:
@@ -81,6 +100,12 @@ def _token(source: str, position: int) -> str:
     return match[0] if match else ""
 
 
+def _of_capitals(token: str) -> str:
+    """The hint for a keyword in capital letters."""
+    is_keyword = _SHOUTED.fullmatch(token) is not None
+    return f"keywords are written in small letters: {token.lower()}" if is_keyword else ""
+
+
 def _of_pair(previous: str, token: str) -> str:
     """Hints that two tokens give together."""
     if token == "=" and previous == "=":
@@ -95,8 +120,6 @@ def _of_pair(previous: str, token: str) -> str:
         return f"the block before {previous} is not closed: write '}}' before it"
     if previous == "[" and token == ":":
         return "an edge is written $a knows $b, with its variable $a $k:knows $b"
-    if previous == "is":
-        return "is stands before null: compare with ="
     if previous == "match" and token != "{":
         return "write match { $p: Person  $p knows $f }"
     if previous == "having" and token != "{":
@@ -104,6 +127,9 @@ def _of_pair(previous: str, token: str) -> str:
     if previous.startswith("$") and token[:1].isupper():
         lower = token[0].lower() + token[1:]
         return f"an edge is written with a small letter: {previous} {lower} $other"
+    if previous in _WRITES and token[:1].islower():
+        declared = token[0].upper() + token[1:]
+        return f"a type is written as the schema declares it, with a capital letter: {declared}"
     if token[:1].isupper() and previous == "$":
         return "variables begin with a small letter"
     return ""
@@ -118,6 +144,19 @@ def _of_place(before: str, token: str) -> str:
         return "an object is a column of return, not a value: $p as person { name, age }"
     if token == "+" and re.search(r"\$\w+\s*:?\s*<?[a-z_]\w*(?:\s*\|\s*\w+)*>?\s*\Z", before):
         return "one hop or more is written with *: $a knows* $b"
+    if test := _NULL_TEST.search(before):
+        if token.lower() in _NOTHING:
+            return f"write is {'not ' if test[1] else ''}null"
+        return f"is stands before null: compare with {'!=' if test[1] else '='}"
+    if token == "." and (bare := _BARE_WORD.search(before)):
+        return f"a variable is written with $: ${bare[1]}.name"
+    if (
+        token == "*"
+        and block in ("return", "distinct", "with")
+        and before.rstrip().endswith(("{", ","))
+    ):
+        variable = match[0] if (match := re.search(r"\$\w+", before)) else "$p"
+        return f"write {variable}.* for every property, or {variable} for the whole node"
     if token == "," and block in ("match", "not", "optional", "exists", "count"):
         return "clauses of match follow one another without commas"
     if not before.strip() and token.lower() in _BEGINNINGS:

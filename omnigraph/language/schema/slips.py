@@ -24,6 +24,8 @@ _SQL = {
     "not": "a property has a value unless its type ends with ?: title: String",
     "null": "a property that may be null has a type with ?: title: String?",
 }
+_LISTS = ("list", "array", "set", "seq", "sequence", "collection")
+_ENUM = re.compile(r"\b(enum)\s*\([^()]*\Z", re.IGNORECASE)
 _SPACE = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\S")
 _EDGE = re.compile(r"\bedge\s+([A-Z]\w*)\s*\Z")
@@ -39,10 +41,19 @@ def syntax_hint(source: str, position: int) -> str:
         return "leave it out: properties end with a comma or with the line, declarations with }"
     if before.endswith((":", "[")) and token.lower() in _TYPES:
         return f"types begin with a capital letter: write {_TYPES[token.lower()]}"
+    previous = _LAST_WORD.search(before)
+    word = previous[1] if previous else ""
+    if before.endswith(":") and token.lower() in _LISTS:
+        return "a list is written [String]"
+    if token in ("[", "<") and word[:1].isupper():
+        return f"a list is written [{'String' if word.lower() in _LISTS else word}]"
+    if enum := _ENUM.search(before):
+        if token == '"':
+            return "values of an enum stand without quotes: enum(open, closed)"
+        if enum[1] != "enum":
+            return "an enum is written in small letters: enum(open, closed)"
     edge = _EDGE.search(before)
     if edge and (token[:1].isupper() or token == "("):
         return f"a colon follows the name: edge {edge[1]}: Book -> Author"
     # A word behind a type is read as the next property, so the parser stops one token later.
-    previous = _LAST_WORD.search(before)
-    behind = _SQL.get(previous[1].lower(), "") if previous else ""
-    return behind or _SQL.get(token.lower(), "")
+    return _SQL.get(word.lower(), "") or _SQL.get(token.lower(), "")

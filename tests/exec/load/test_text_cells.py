@@ -110,8 +110,9 @@ def test_rows_with_cells_left_out_or_too_many_are_told_with_other_faults(tmp_pat
         "4 rows: the row has 2 cells, not 4 as the header has (s.csv:5), "
         "the row has 6 cells, not 4 as the header has (s.csv:9), "
         "the row has 1 cell, not 4 as the header has (s.csv:54), and 1 more; "
-        "2 rows: Supplier.opened '2008-13-45' is not a date: month must be in 1..12 (s.csv:10), "
-        "Supplier.opened 'soon' is not a date like 2024-01-31 (s.csv:25); "
+        "2 rows: Supplier.opened '2008-13-45' is not a date: month must be in 1..12 "
+        "(id 'S8', s.csv:10), "
+        "Supplier.opened 'soon' is not a date like 2024-01-31 (id 'S20', s.csv:25); "
         "s.csv:25: Supplier.country is non-nullable and has no value; "
         "correct the data and write again"
     )

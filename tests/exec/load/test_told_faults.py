@@ -195,6 +195,52 @@ def test_whole_numbers_of_a_csv_may_have_a_point(tmp_path: Path) -> None:
         assert "Count.n" in str(refused(graph, tmp_path / "c.csv", type="Count"))
 
 
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(graph: Graph) -> None:
+    for record, said in (
+        (node("Preson", name="x"), "unknown node type 'Preson': did you mean 'Person'?"),
+        (edge("Knosw", "a", "b"), "unknown edge type 'Knosw': did you mean 'Knows'?"),
+        (person("x", aeg=1), "unknown property 'aeg' of Person: did you mean 'age'?"),
+        (person("x", zzzz=1), "unknown property 'zzzz' of Person"),
+    ):
+        assert refused(graph, lines(record)).violations[0].text == said
+
+
+def test_an_array_of_records_is_told_to_be_one_a_line(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"name": "a"},\n {"name": "b"}]')
+    (tmp_path / "b.json").write_text('[\n{"name": "a"}\n]')
+    (tmp_path / "c.json").write_text('[{"name": "a"}, {"name": "b"}]')
+    for file in ("a.json", "b.json", "c.json"):
+        first = refused(graph, tmp_path / file, type="Person").violations[0]
+        assert (first.rule, first.line) == ("json", 1)
+        assert "write one record a line" in first.text
+
+
+def test_a_spreadsheet_is_told_to_be_saved_as_csv(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "people.xlsx").write_bytes(b"PK")
+    with pytest.raises(og.BadRequest, match="save it as CSV"):
+        graph.load(tmp_path / "people.xlsx", "merge", type="Person")
+
+
+def test_rejected_records_have_the_ids_that_their_keys_say(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("name,age,role\nAda,old,guest\n,1,guest\nBob,1,boss\n")
+    (tmp_path / "p.jsonl").write_bytes(
+        lines(
+            person("Ada", age="old"),
+            {"type": "Person", "data": {"age": 1}},
+            person("Bob", role="boss"),
+            node("Log", text=7, id="l1"),
+        )
+    )
+    for file, options, ids in (
+        ("p.csv", {"type": "Person"}, ["Ada", None, "Bob"]),
+        ("p.jsonl", {}, ["Ada", None, "Bob", "l1"]),
+    ):
+        folder = tmp_path / f"rejects of {file}"
+        refused(graph, tmp_path / file, rejects=folder, **options)
+        entries = map(orjson.loads, (folder / "rejects.jsonl").read_bytes().splitlines())
+        assert [entry["id"] for entry in entries] == ids
+
+
 def test_an_export_whose_key_was_renamed_says_how_it_is_loaded(tmp_path: Path) -> None:
     before = "node S { stage: String  starts: I32  @key(stage, starts) }"
     after = 'node S { stage: String  begins: I32 @rename_from("starts")  @key(stage, begins) }'

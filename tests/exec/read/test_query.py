@@ -207,6 +207,10 @@ def test_a_result_is_rows_arrow_pandas_and_a_plan_with_figures(graph: Graph) -> 
     assert result.to_pandas()["c"].tolist() == ["Acme", "Acme", "Zeta"]
     assert result.to_polars()["c"].to_list() == ["Acme", "Acme", "Zeta"]
     assert result.commit_id == graph.snapshot().commit_id
+    twice = graph.query("query q() { match { $p: Person } return { $p.name as n, $p.age as n } }")
+    assert twice.to_pandas().columns.tolist() == ["n", "n"]
+    with pytest.raises(og.BadRequest, match="two columns called 'n'; name them apart"):
+        twice.to_polars()
     lines = result.explain().splitlines()
     assert all(line.endswith(" ms") for line in lines[1:])
     assert "expand $p out edge:WorksAt" in lines[3]
