@@ -15,11 +15,14 @@ from omnigraph.cli.change_text import diff_lines, preview_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.filters import Kinds, Ops, change_filter
 from omnigraph.cli.options import Dates, DatesForm, GraphPath, Json, Store, Types, Uri, exclusive
-from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.cli.servers import is_served
+from omnigraph.cli.terminal import plain_errors, show, show_json, warn
+from omnigraph.errors import NoChanges
 from omnigraph.exec.values.json_text import compact_text
 
 if TYPE_CHECKING:
-    from omnigraph.exec.changes.diff import Change
+    from omnigraph.exec.changes.diff import Change, Changes
+    from omnigraph.graph import Graph
 
 _WORDS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
@@ -65,22 +68,45 @@ def diff(
     `+` is inserted, `-` deleted, `~` updated. json and jsonl carry every value whole.
     """
     exclusive(json=json, format=None if format is DiffFormat.JSON else format)
-    with plain_errors(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+    where = graph_uri(path, uri, store)
+    with plain_errors(), open_graph(where, read_only=True) as graph:
         changes = graph.diff(before, after, **change_filter(kind, type_, op))
         ends = changes.between
         shape = DiffFormat.JSON if json else format or DiffFormat.DIFF
-        match shape:
-            case DiffFormat.JSON:
-                show_json(_document(ends, list(changes), dates))
-            case DiffFormat.JSONL:
-                _show_jsonl(changes, dates)
-            case DiffFormat.STAT:
-                for line in preview_lines(changes.counts()):
-                    show(line)
-            case DiffFormat.DIFF:
-                _show_diff(changes, before, after)
-            case _:
-                assert_never(shape)
+        try:
+            _show(changes, (before, after), shape, dates)
+        except NoChanges as cause:
+            if cause.type_name:
+                # A type that was dropped and added again stands in the way of all the others.
+                text = f"hint: --type shows the types it is given; leave out {cause.type_name}"
+                typer.echo(text, err=True)
+            raise
+        if shape in (DiffFormat.DIFF, DiffFormat.STAT) and not is_served(where):
+            _warn_added_again(graph, ends)
+
+
+def _warn_added_again(graph: Graph, ends: tuple[str, str]) -> None:
+    """Say which properties were not compared, because they share only their names."""
+    from omnigraph.catalog.added_again import properties_added_again, said_of
+
+    old, new = (graph.schema.at(end).catalog for end in ends)
+    if again := properties_added_again(old, new):
+        warn(said_of(again))
+
+
+def _show(changes: Changes, names: tuple[str, str], shape: DiffFormat, dates: DatesForm) -> None:
+    match shape:
+        case DiffFormat.JSON:
+            show_json(_document(changes.between, list(changes), dates))
+        case DiffFormat.JSONL:
+            _show_jsonl(changes, dates)
+        case DiffFormat.STAT:
+            for line in preview_lines(changes.counts()):
+                show(line)
+        case DiffFormat.DIFF:
+            _show_diff(changes, *names)
+        case _:
+            assert_never(shape)
 
 
 def _document(

@@ -74,19 +74,19 @@ def ends_of(
         text = f"neither ${traversal.left.name} nor ${traversal.right.name} has a type"
         hint = f"write ${traversal.left.name}: Type before the walk"
         raise names.fail(traversal.span, text, code="T5", hint=hint)
-    ways = tuple(
+    ways = _forwards(names, traversal, ends, hops) or tuple(
         way
         for members in _edges(names, traversal)
         for way in _ways(names, traversal, members, ends)
     )
     if left is not None:
         reached, used = _reachable(ways, names.types_of(left), hops)
-        right = _end(names, traversal, traversal.right, reached, right, left)
+        right = _end(names, traversal, traversal.right, reached, right, left, ways)
     else:
         assert right is not None
         backward = tuple(way.back for way in ways)
         reached, used_back = _reachable(backward, names.types_of(right), hops)
-        left = _end(names, traversal, traversal.left, reached, None, right)
+        left = _end(names, traversal, traversal.left, reached, None, right, backward)
         used = tuple(way.back for way in used_back)
     if not traversal.is_any:
         _require_used(names, traversal, used, (left, right))
@@ -106,6 +106,28 @@ def _edges(names: Names, traversal: ast.Traversal) -> Iterator[tuple[EdgeType, .
         if members:
             yield members
         seen.update(each.name for each in members)
+
+
+def _forwards(
+    names: Names,
+    traversal: ast.Traversal,
+    ends: tuple[NodeType | None, NodeType | None],
+    hops: tuple[int, int],
+) -> tuple[EdgeWay, ...] | None:
+    """Every edge of a hop range forwards, if such walks between the ends can take each of them:
+    `hasRelease|dependsOn{1,4}` goes from package to release to package."""
+    if traversal.undirected or traversal.is_any or hops[1] < 2:
+        return None
+    nodes = names.catalog.nodes
+    edges = [edge for members in _edges(names, traversal) for edge in members]
+    ways = tuple(EdgeWay(e, ir.Direction.OUT, nodes[e.source], nodes[e.target]) for e in edges)
+    left, right = ends
+    near, far = (left, right) if left is not None else (right, None)
+    assert near is not None
+    seen = ways if left is not None else tuple(way.back for way in ways)
+    reached, used = _reachable(seen, names.types_of(near), hops)
+    is_reached = far is None or any(each.name in reached for each in names.types_of(far))
+    return ways if is_reached and len(used) == len(ways) else None
 
 
 def _ways(
@@ -200,6 +222,7 @@ def _end(
     reached: dict[str, NodeType],
     bound: NodeType | None,
     start: NodeType,
+    ways: tuple[EdgeWay, ...],
 ) -> NodeType:
     """The type at the other end of a walk."""
     if bound is not None and any(each.name in reached for each in names.types_of(bound)):
@@ -212,7 +235,9 @@ def _end(
         raise names.fail(variable.span, f"${variable.name} can be {listed}", code="T5", hint=hint)
     goal = "anything" if bound is None else f"a {bound.name}"
     text = f"no walk along these edges leads from a {start.name} to {goal}"
-    raise names.fail(traversal.span, text, code="T5")
+    taken = ", ".join(f"{w.edge.name} from {w.source.name} to {w.target.name}" for w in ways)
+    hint = f"an edge goes one way in the whole walk, here {taken}; take the others in a step each"
+    raise names.fail(traversal.span, text, code="T5", hint="" if traversal.is_any else hint)
 
 
 def _require_used(

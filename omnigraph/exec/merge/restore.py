@@ -11,6 +11,7 @@ is changed. The changes of the commit are those of a diff from the head to the p
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from omnigraph.catalog.added_again import properties_added_again, said_of, types_added_again
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import NotFound, SchemaDiffers
@@ -70,10 +71,17 @@ def run_restore(
                 chosen,
                 rechecked,
                 _HINT,
-                lambda: f"the branch is as it was at {point.commit_id}",
+                lambda: _why_nothing(point, old, catalog),
             )
 
         return run_undo(store, catalog, asked, undo)
+
+
+def _why_nothing(point: Snapshot, old: Catalog, today: Catalog) -> str:
+    again = properties_added_again(old, today)
+    if not again:
+        return f"the branch is as it was at {point.commit_id}"
+    return f"no entity differs from {point.commit_id}; {said_of(again)}"
 
 
 def _chosen(catalog: Catalog, types: Collection[str] | None) -> frozenset[TableKey]:
@@ -118,6 +126,14 @@ def _require_types(
     if new:
         reason = "the point is older than the type, which has entities today"
         raise SchemaDiffers(point.commit_id, tuple(new), reason, _WAY_OUT)
+    again = {each.table for each in types_added_again(old, today)} & chosen
+    lost = [o.name for o in old.types if o.table in again and _rows(point, o.table)]
+    if lost:
+        reason = (
+            "the type was dropped and added again since, and its entities then are no part of it"
+        )
+        way_out = "name other types; `export --snapshot` of the point and `load` bring them back"
+        raise SchemaDiffers(point.commit_id, tuple(lost), reason, way_out)
     if is_all:
         kept = {(owner.kind, owner.id) for owner in today.types}
         gone = [o for o in old.types if (o.kind, o.id) not in kept and _rows(point, o.table)]

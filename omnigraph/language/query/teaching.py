@@ -60,7 +60,7 @@ def syntax_hint(source: str, position: int) -> str:
     if unit and unit[1].lower() in _UNITS:
         return _DURATION
     return (
-        _of_capitals(token)
+        (_of_capitals(token) if before.strip() else "")
         or _of_pair(previous, token)
         or _of_place(before, token)
         or _WORDS.get(token.lower(), "")

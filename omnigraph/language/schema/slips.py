@@ -50,6 +50,8 @@ def syntax_hint(source: str, position: int) -> str:
     if enum := _ENUM.search(before):
         if token == '"':
             return "values of an enum stand without quotes: enum(open, closed)"
+        if token and token not in ",)" and not token[0].isalnum():
+            return "a value of an enum has letters, digits, - and _; for others take String @check"
         if enum[1] != "enum":
             return "an enum is written in small letters: enum(open, closed)"
     edge = _EDGE.search(before)

@@ -320,3 +320,20 @@ def test_a_point_that_cleanup_took_is_said_to_be_gone(
     again = og.open(small.uri)
     with pytest.raises(og.Reclaimed, match=f"commit '{point}' was reclaimed"):
         again.restore(point)
+
+
+def test_what_was_dropped_and_added_again_is_said_not_to_come_back(small: Graph) -> None:
+    point = begun(small)
+    without = SCHEMA.replace("    age: I32?\n", "")
+    assert without != SCHEMA
+    small.schema.apply(without)
+    small.schema.apply(SCHEMA)
+    done = small.restore(point)
+    assert done.kind == "nothing_to_restore"
+    assert "Person.age was dropped and added again in between" in (done.reason or "")
+    small.schema.apply(SCHEMA[: SCHEMA.index("edge Knows")])
+    small.schema.apply(SCHEMA)
+    with pytest.raises(og.SchemaDiffers, match="dropped and added again since") as refused:
+        small.restore(point, ["Knows"])
+    assert refused.value.types == ("Knows",)
+    small.restore(point, ["Company"])
