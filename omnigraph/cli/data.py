@@ -329,5 +329,6 @@ def read_params(text: str | None, file: str | None) -> Any:
     except (ValueError, RecursionError) as cause:
         why = cause if isinstance(cause, ValueError) else "it is nested too deeply"
         if file is None:
-            raise typer.BadParameter(f"--params is not JSON: {why}") from None
+            example = """write an object, as in --params '{"name": "Ada"}'"""
+            raise typer.BadParameter(f"--params is not JSON: {why}; {example}") from None
         raise BadRequest(f"'{file}' is not JSON: {why}") from None

@@ -103,6 +103,12 @@ def _ends_and_sets(
     for assignment in statement.assignments:
         name = assignment.property.text
         if name in _ENDS:
+            if isinstance(assignment.value, ast.ListLiteral):
+                text = f"{edge.name}.{name} is an id, a text; a list does not fit"
+                hint = (
+                    f"""write "[\\"acme\\",\\"7\\"]", or {name}: $n, match {{ $n: … }} behind it"""
+                )
+                raise names.fail(assignment.value.span, text, code="T3", hint=hint)
             ends[name] = _assigned(names, assignment.value, ID_TYPE, f"{edge.name}.{name}")
         else:
             sets.append(_set(names, edge, assignment))

@@ -12,6 +12,7 @@ from omnigraph.language.query.parser import parse_queries
     ("body", "hint"),
     [
         ("match { $p: Person  $p.age == 3 } return { $p }", "one ="),
+        ("match { : Person } return { .name }", "use single ones"),
         ("match { $p: Person  $p.age <> 3 } return { $p }", "write !="),
         ("match { $p: Person, $p.age = 3 } return { $p }", "without commas"),
         ("match { $p: Person  $p.name = 'x' } return { $p }", "double quotes"),

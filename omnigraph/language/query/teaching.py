@@ -56,6 +56,8 @@ def syntax_hint(source: str, position: int) -> str:
     before = _OPAQUE.sub(lambda match: '"' if match[0][0] == '"' else " ", source[:position])
     token = _token(source, position)
     previous = match[1] if (match := _BEFORE.search(before)) else ""
+    if token in (":", ".", ",", "}") and "$" not in source and "match" in before:
+        return "variables begin with $; a shell takes them out of double quotes, so use single ones"
     unit = _AMOUNT.match(source, position)
     if unit and unit[1].lower() in _UNITS:
         return _DURATION
