@@ -197,7 +197,7 @@ class MixedLoad:
 
     def require_all_there(self, graph: og.Graph) -> None:
         """What was answered with 2xx is there once, what was refused is not, nothing is half."""
-        assert not self.faults, self.faults[:5]
+        assert not self.faults, (self.faults[:5], dict(self.slowest_s), dict(self.statuses))
         assert self.kept
         assert self.pairs
         texts = {b: [r["text"] for r in graph.query(NOTES, branch=b).rows] for b in self._branches}
