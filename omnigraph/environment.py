@@ -182,6 +182,11 @@ TOPOLOGY_CACHE = NumberVariable(
     8 << 30,
     "bytes of topology files of object stores that are copied to this machine",
 )
+METADATA_CACHE = NumberVariable(
+    "OMNIGRAPH_METADATA_CACHE_BYTES_MAX",
+    256 << 20,
+    "bytes of versions and fragments of tables that are kept for each open graph",
+)
 
 # Writes.
 WRITE_RETRIES = NumberVariable(
@@ -296,7 +301,7 @@ TABLE: tuple[Variable, ...] = (
     LISTEN_ADDR, SERVER_TOKEN, SERVER_TOKENS, SERVER_TOKENS_FILE, SERVER_TOKENS_AWS,
     UNAUTHENTICATED, REQUIRE_ALL_GRAPHS, ACTOR_INFLIGHT, ACTOR_BYTES,
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
-    INDEX_ROWS, TOPOLOGY_CACHE,
+    INDEX_ROWS, TOPOLOGY_CACHE, METADATA_CACHE,
     WRITE_RETRIES, DURABILITY,
     LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, LOCAL_BYTES, SCRATCH, EXCHANGE,
     CLASS_ARCHIVE,

@@ -17,7 +17,12 @@ from tests.server.world import new_graph
 
 BRANCHES = ("main", "one", "two", "three")
 MiB = 1 << 20
-MANY_IN_FLIGHT = {"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "64"}
+MANY_IN_FLIGHT = {
+    "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "64",
+    # So few that a cache which grows with every commit is full soon.
+    "OMNIGRAPH_METADATA_CACHE_BYTES_MAX": str(16 * MiB),
+    "OMNIGRAPH_CACHE_BYTES_MAX": str(64 * MiB),
+}
 ANSWERS_BETWEEN_KILLS = 20  # a machine that is busy has no worker for a while after each
 
 

@@ -18,6 +18,7 @@ from lance.dataset import Transaction
 from lance.fragment import LanceFragment, write_fragments
 from lance.lance import _Session as Session
 
+from omnigraph import environment
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.base_paths import Homes, is_whole, version_file
@@ -67,7 +68,8 @@ class Datasets:
         self.is_remote = not where.is_local
         """Whether every call goes to an object store, where each takes its time."""
         self._stats = stats
-        self._session = Session()
+        # Every commit adds what Lance knows of its version, for which it would take a gigabyte.
+        self._session = Session(metadata_cache_size_bytes=environment.METADATA_CACHE.read())
         self._homes = Homes(where)
         self.strict = StrictCommits(where, objects, self._session)
         self.is_wary = False
