@@ -125,7 +125,7 @@ def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:
     row = 1
     for table in tables:
         at_once = 4 * batch_rows(table.nbytes, table.num_rows)
-        for start in range(0, table.num_rows, at_once):
+        for start in range(0, max(1, table.num_rows), at_once):  # columns without rows, too
             rows = table.slice(start, at_once)
             yield Piece(0, None, row, rows, is_text=are_text(table.schema))
             row += rows.num_rows

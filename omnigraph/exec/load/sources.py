@@ -308,6 +308,8 @@ def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:
         case "parquet":
             file = pq.ParquetFile(stream)
             groups = part.row_groups
+            if not file.metadata.num_rows:
+                yield file.schema_arrow.empty_table()
             for batch in file.iter_batches(
                 batch_rows(_parquet_bytes(file), file.metadata.num_rows),
                 row_groups=None if groups is None else list(groups),
@@ -316,6 +318,8 @@ def _tables(part: Part, stream: Any) -> Iterator[pa.Table]:
         case "orc":
             orc = __import__("pyarrow.orc").orc
             file = orc.ORCFile(stream)
+            if not file.nstripes:
+                yield file.schema.empty_table()
             for stripe in range(file.nstripes):
                 yield pa.Table.from_batches([file.read_stripe(stripe)])
         case _:

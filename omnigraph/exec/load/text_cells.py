@@ -127,7 +127,7 @@ class _CsvReading:
                 self.is_doubtful = self.is_doubtful or any(map(_has_quoted_lines, columns.columns))
                 if rows.count:
                     yield rows
-        if self._ragged:
+        if self._ragged or first == 1:  # a header without rows is checked, too
             schema = pa.schema([(name, pa.utf8()) for name in names])
             none = pa.RecordBatch.from_arrays(
                 [pa.nulls(0, pa.utf8()) for _ in names], schema=schema

@@ -7,6 +7,7 @@ import orjson
 import pandas as pd
 import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
@@ -255,3 +256,24 @@ def test_an_export_whose_key_was_renamed_says_how_it_is_loaded(tmp_path: Path) -
         renamed = og.init(tmp_path / f"{name.strip('/')}2.omni", schema=before)
         renamed.schema.apply(after)
         assert renamed.load(dump, "append").nodes == {"S": 1}
+
+
+def test_columns_without_rows_are_checked_and_an_overwrite_with_them_is_refused(
+    graph: Graph, tmp_path: Path
+) -> None:
+    graph.load(lines(person("Ada"), person("Bob")), "append")
+    (tmp_path / "w.csv").write_text("mrn,full_name\n")
+    empty = pa.table({"mrn": pa.array([], pa.utf8())})
+    pq.write_table(empty, tmp_path / "w.parquet")
+    sources = (tmp_path / "w.csv", tmp_path / "w.parquet", empty, pd.DataFrame({"mrn": []}))
+    for source in sources:
+        modes: tuple[LoadMode, ...] = ("overwrite", "merge")
+        for mode in modes:
+            said = str(refused(graph, source, mode, type="Person"))
+            assert "unknown property 'mrn' of Person" in said
+    (tmp_path / "w.csv").write_text("name,age\n")
+    right = (tmp_path / "w.csv", pa.table({"name": pa.array([], pa.utf8())}))
+    for source in right:
+        assert graph.load(source, "merge", type="Person").total_entities == 0
+    assert graph.load(right[0], "overwrite", type="Person").total_entities == 0
+    assert graph.query("query q() { match { $p: Person } return { $p.name } }").rows == []
