@@ -121,7 +121,8 @@ class Intake:
 
     def take(self, ready: Ready, part: int) -> None:
         """Take rows of one part of the input."""
-        self.counts[ready.rows.owner.table] += ready.rows.table.num_rows
+        if ready.rows.table.num_rows:  # a file of columns may have none
+            self.counts[ready.rows.owner.table] += ready.rows.table.num_rows
         for name, count in ready.rows.rounded.items():
             self.rounded[f"{ready.rows.owner.name}.{name}"] += count
         self.faults.merge(ready.faults)

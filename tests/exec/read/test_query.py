@@ -126,7 +126,7 @@ def test_a_query_names_one_snapshot_only(graph: Graph) -> None:
 
 def test_mutations_and_engines_that_are_not_there_are_refused(graph: Graph) -> None:
     mutation = 'query add() { insert Person { name: "X" } }'
-    with pytest.raises(BadRequest, match=r"query 'add' contains mutations .*; use graph\.mutate"):
+    with pytest.raises(BadRequest, match=r"query 'add' contains mutations .*; .* graph\.mutate"):
         graph.query(mutation)
     with pytest.raises(BadRequest, match="'duck' is no engine"):
         graph.query(NAMES, engine="duck")
