@@ -28,7 +28,6 @@ from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.locks.process_mark import is_dead, own_mark
-from omnigraph.storage.locks.waiting_line import has_line, in_line
 from omnigraph.storage.names import BRANCH_MARK, branch_mark
 from omnigraph.storage.objects import Objects, Root, Stored
 from omnigraph.storage.stats import Stats
@@ -40,7 +39,7 @@ _DEAD_SHARE = 0.2
 _IDLE_TERMS = 3
 _KNOWN_MAX = 10_000
 _NEW_MAX = 1_000
-_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.004  # not far apart: who has waited long must not lose
+_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.01
 
 
 class Lock(Protocol):
@@ -193,18 +192,7 @@ class FileLocks:
         self._stats = stats
 
     def acquire(self, name: str, *, wait_s: float) -> Lock | None:
-        line = str(self._folder / name)
-        if not wait_s:
-            return None if has_line(line) else self.probe(name)
         deadline = time.monotonic() + wait_s
-        with in_line(line, deadline) as is_first:
-            return self._asked_for(name, deadline) if is_first else None
-
-    def probe(self, name: str, *, patient: bool = True) -> Lock | None:
-        return self._asked_for(name, time.monotonic())
-
-    def _asked_for(self, name: str, deadline: float) -> Lock | None:
-        """Ask for a lock until the deadline, at least once."""
         while True:
             descriptor = self._open(name)
             pause = _POLL_FIRST_S
@@ -217,6 +205,9 @@ class FileLocks:
             if os.fstat(descriptor).st_nlink:
                 return _FileLock(descriptor)
             os.close(descriptor)  # its last holder removed it: there may be another one by now
+
+    def probe(self, name: str, *, patient: bool = True) -> Lock | None:
+        return self.acquire(name, wait_s=0)
 
     def watch(self, names: Iterable[str]) -> None:
         """A file lock of a dead holder is free at once."""

@@ -10,10 +10,8 @@ import pytest
 
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.locks import locks as locks_module
-from omnigraph.storage.locks import waiting_line
 from omnigraph.storage.locks.locks import (
     FOLDER,
-    FileLocks,
     LeaseLocks,
     Locks,
     OutOfOrder,
@@ -304,33 +302,3 @@ def test_a_lease_whose_name_never_comes_again_leaves_nothing(s3: Where) -> None:
         locks.discard(["once"], for_good=True)
         locks.discard(["again"])
     assert locks.known("") == ("again",)
-
-
-def test_threads_get_a_lock_in_the_order_they_came(tmp_path: Path) -> None:
-    locks = FileLocks(tmp_path / "locks", Stats())
-    held = locks.acquire("a", wait_s=0)
-    assert held is not None
-    line = str(tmp_path / "locks" / "a")
-    got: list[int] = []
-
-    def take(number: int) -> None:
-        lock = locks.acquire("a", wait_s=30)
-        assert lock is not None
-        got.append(number)
-        lock.release()
-
-    threads = [threading.Thread(target=take, args=(number,)) for number in range(8)]
-    for count, thread in enumerate(threads, 1):
-        thread.start()
-        while len(waiting_line._lines.get(line, ())) < count:
-            time.sleep(0.001)
-    assert locks.acquire("a", wait_s=0.05) is None, "its time ends in the line"
-    assert locks.acquire("a", wait_s=0) is None
-    held.release()
-    assert locks.acquire("b", wait_s=0) is not None
-    for thread in threads:
-        thread.join(30)
-    assert got == list(range(8))
-    assert line not in waiting_line._lines
-    again = locks.acquire("a", wait_s=0)
-    assert again is not None
