@@ -120,6 +120,11 @@ def table_options(given: Mapping[str, str]) -> dict[str, str]:
     them, and makes an address of the path."""
     known = {key.lower(): value for key, value in given.items()}
     own = {key: value for key, value in known.items() if key in _OWN}
+    if "storage_options" in own:
+        # They would go into the metadata of its columns, and with these into every file of them.
+        raise BadRequest(
+            "a table keeps no storage_options", "set them in the environment, as AWS_… variables"
+        )
     path = own.get("path", "")
     if path.startswith("file:"):
         own["path"] = unquote(urlsplit(path).path)

@@ -64,4 +64,7 @@ def test_SC3_what_a_table_of_the_catalog_cannot_do_is_said(
         spark.sql("insert into people select * from people")
     with pytest.raises(PySparkException, match="did you mean 'Person'"):
         spark.sql(f"create table bobs using omnigraph options (path '{graph.uri}', type 'Persn')")
+    secret = f"path '{graph.uri}', type 'Person', storage_options '{{}}'"
+    with pytest.raises(PySparkException, match="a table keeps no storage_options"):
+        spark.sql(f"create table bobs using omnigraph options ({secret})")
     assert {row["name"] for row in contents(graph)["node:Person"]} == {"Ada", "Bob"}
