@@ -74,15 +74,15 @@ def lock_name(subject: str, branch: str) -> str:
     """The lock of one subject (a table key, or a word of ours) on one branch.
 
     Locks are taken in the order of their names: `a-retention`, `a-schema-change`, `branches`, then
-    tables (`edge…`, `node…`), then `publish`. A long name keeps its beginning, and with it its
-    place in that order.
+    `crowd`, then tables (`edge…`, `node…`), then `publish`. A long name keeps its beginning, and
+    with it its place in that order.
     """
     segment = encode(f"{subject}@{branch}")
     return segment if len(segment) <= _ENCODED_MAX else f"{segment[:60]}--{fnv1a64(segment)}"
 
 
 BRANCH_MARK = encode("@")
-_OF_BRANCHES = re.compile(f"publish|transaction|({encode('node:')}|{encode('edge:')}).*")
+_OF_BRANCHES = re.compile(f"crowd|publish|transaction|({encode('node:')}|{encode('edge:')}).*")
 _SHORTENED = re.compile("(.*)--[0-9a-f]{16}")
 
 

@@ -81,7 +81,11 @@ def root_of(uri: str | os.PathLike[str], options: StorageOptions | None = None) 
     if text.startswith("file://"):
         text = unquote(urlparse(text).path)
     elif "://" in text:
-        raise BadRequest(f"'{text}' is no place for a graph", "use a path, file:// or s3://")
+        is_served = text.startswith(("http://", "https://"))
+        served = f"; connect to a server with omnigraph.connect({text!r})" if is_served else ""
+        raise BadRequest(
+            f"'{text}' is no place for a graph", f"use a path, file:// or s3://{served}"
+        )
     path = Path(text).expanduser().absolute()
     return Root(str(path), path)
 
@@ -107,6 +111,7 @@ class Objects:
     """The objects below one graph's root."""
 
     def __init__(self, where: Root, stats: Stats, flusher: Flusher | None = None) -> None:
+        self.uri = where.uri
         self._where = where
         self._stats = stats
         self.flusher = flusher or Flusher(where.path, stats)

@@ -34,6 +34,9 @@ WRITE = Budget(32, (VersionMismatch,))
 """Inserts, loads and schema changes: what they write does not depend on the rows they lost to.
 Updates and deletes have the budget that their caller asks for (`change_budget`)."""
 
+STRICT = Budget(1, (VersionMismatch,))
+"""Updates and deletes whose caller asks for no retries: a lost race is their answer."""
+
 MERGE = Budget(10, (VersionMismatch, PreconditionFailed, SchemaChanged, NotFound, Reclaimed))
 """A merge decides anew when its target moved. Another branch that history leads to may be deleted
 while it is read; the next attempt does without it."""

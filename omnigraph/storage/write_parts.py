@@ -5,6 +5,7 @@ of them, and loading them takes as long as loading what it needs.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from omnigraph.errors import Conflict, RecoveryRequired, StorageFailed
 from omnigraph.storage.flushing import Flusher
@@ -109,6 +110,7 @@ class WriteParts:
             reclaims,
             flusher,
             stats,
+            partial(self.recoverer.heal, patient=True),
             wait_s=wait_s,
         )
 
@@ -118,7 +120,7 @@ class WriteParts:
         try:
             commit, has_steps = self.committer.commit(prepared, turn)
         except HeadAhead as ahead:
-            raise self._settled(prepared, ahead, turn) from ahead
+            raise self._refusal(prepared, ahead) from ahead
         except RecoveryRequired as stopped:
             if isinstance(stopped.__cause__, Conflict):
                 # Lost at the very end: undo it now, the caller may begin again.
@@ -134,12 +136,12 @@ class WriteParts:
         self._manifest.leave_checkpoint()
         return commit
 
-    def _settled(self, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:
-        """A writer died between our look and our locks: settle it, then say what this write met."""
+    def _refusal(self, prepared: Prepared, ahead: HeadAhead) -> Exception:
+        """The refusal of a write that met the head of a writer which died between our look and our
+        locks."""
         branch = prepared.intent.branch
-        alive = self.recoverer.heal(patient=True, kept=turn.kept)
         self._manifest.state(branch).require(prepared.expected_table_versions)
-        blocking = _blocking(self._sidecars, alive, ahead.table_key, branch)
+        blocking = _blocking(self._sidecars, ahead.alive, ahead.table_key, branch)
         if blocking is not None:
             return RecoveryRequired(blocking, ROLLBACK_PENDING)
         return StorageFailed(

@@ -77,3 +77,5 @@ def test_places_are_paths_files_and_s3(tmp_path: Path) -> None:
     assert root_of("s3://bucket/g/").uri == "s3://bucket/g"
     with pytest.raises(BadRequest, match="no place for a graph"):
         root_of("gs://bucket/g")
+    with pytest.raises(BadRequest, match=r"omnigraph\.connect\('http://host/g'\)"):
+        root_of("http://host/g")

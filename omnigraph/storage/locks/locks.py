@@ -8,7 +8,8 @@ lease is taken over only after its object stayed unchanged for a whole term on t
 clock, so clocks of different machines are never compared; for a fifth of a term when its holder ran
 on this machine and is known to be dead, which leaves the time for its last request to land. Who
 waits for one lease watches all that it needs, so the terms of dead holders run side by side. A
-holder that could not renew in time is told by `require_alive` before it moves a head.
+holder that could not renew in time is told by `require_alive` before it moves a head. Threads of a
+process that wait for one lock get it in the order they came (FIFO).
 """
 
 import fcntl
@@ -28,6 +29,7 @@ from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.locks.process_mark import is_dead, own_mark
+from omnigraph.storage.locks.waiting_line import has_line, in_line
 from omnigraph.storage.names import BRANCH_MARK, branch_mark
 from omnigraph.storage.objects import Objects, Root, Stored
 from omnigraph.storage.stats import Stats
@@ -39,7 +41,7 @@ _DEAD_SHARE = 0.2
 _IDLE_TERMS = 3
 _KNOWN_MAX = 10_000
 _NEW_MAX = 1_000
-_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.01
+_POLL_FIRST_S, _POLL_MAX_S = 0.001, 0.004  # close together: who waits long asks as often
 
 
 class Lock(Protocol):
@@ -102,8 +104,9 @@ class Guard:
             lock.require_alive()
 
 
-class OutOfOrder(StorageFailed):
-    """Another writer has a lock that comes before those this thread keeps."""
+class LockTaken(StorageFailed):
+    """Another writer has a lock that this thread does not wait for: it comes before those that the
+    thread keeps, or what the thread prepared would be stale by the end of the wait."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"asked for the write lock {name}", "another writer has it")
@@ -117,10 +120,16 @@ NONE_KEPT: Kept = {}
 
 @contextmanager
 def hold(
-    locks: Locks, names: Iterable[str], *, kept: Kept = NONE_KEPT, wait_s: float = LOCK_WAIT_S
+    locks: Locks,
+    names: Iterable[str],
+    *,
+    kept: Kept = NONE_KEPT,
+    wait_s: float = LOCK_WAIT_S,
+    gives_way: bool = False,
 ) -> Iterator[Guard]:
     """Hold all the names, the `kept` ones among them. The others are taken in name order; one that
-    comes before a kept lock is taken only if it is free, and else `OutOfOrder`."""
+    comes before a kept lock is taken only if it is free, and else `LockTaken`. With `gives_way` so
+    is each of them."""
     last = max(kept, default="")
     guard = Guard()
     taken: list[Lock] = []
@@ -131,8 +140,8 @@ def hold(
             lock = kept.get(name)
             if lock is None:
                 lock = locks.acquire(name, wait_s=0.0)
-                if lock is None and name < last:
-                    raise OutOfOrder(name)
+                if lock is None and (gives_way or name < last):
+                    raise LockTaken(name)
                 if lock is None:
                     if not guard.waited:
                         locks.watch(each for each in ordered[index + 1 :] if each not in kept)
@@ -192,7 +201,18 @@ class FileLocks:
         self._stats = stats
 
     def acquire(self, name: str, *, wait_s: float) -> Lock | None:
+        line = str(self._folder / name)
+        if not wait_s:
+            return None if has_line(line) else self.probe(name)
         deadline = time.monotonic() + wait_s
+        with in_line(line, deadline) as is_first:
+            return self._asked_for(name, deadline) if is_first else None
+
+    def probe(self, name: str, *, patient: bool = True) -> Lock | None:
+        return self._asked_for(name, time.monotonic())
+
+    def _asked_for(self, name: str, deadline: float) -> Lock | None:
+        """Ask for a lock until the deadline, at least once."""
         while True:
             descriptor = self._open(name)
             pause = _POLL_FIRST_S
@@ -205,9 +225,6 @@ class FileLocks:
             if os.fstat(descriptor).st_nlink:
                 return _FileLock(descriptor)
             os.close(descriptor)  # its last holder removed it: there may be another one by now
-
-    def probe(self, name: str, *, patient: bool = True) -> Lock | None:
-        return self.acquire(name, wait_s=0)
 
     def watch(self, names: Iterable[str]) -> None:
         """A file lock of a dead holder is free at once."""
@@ -291,7 +308,13 @@ class LeaseLocks:
         self._new: Lru[str, None] = Lru(_NEW_MAX)  # ends of names that nobody seems to have taken
 
     def acquire(self, name: str, *, wait_s: float) -> Lock | None:
-        return self._take(name, wait_s=wait_s, until_alive=False)
+        line = f"{self._objects.uri}/{_path(name)}"
+        if not wait_s:
+            return None if has_line(line) else self._take(name, wait_s=0.0, until_alive=False)
+        deadline = time.monotonic() + wait_s
+        with in_line(line, deadline) as is_first:
+            left_s = max(0.0, deadline - time.monotonic())
+            return self._take(name, wait_s=left_s, until_alive=False) if is_first else None
 
     def probe(self, name: str, *, patient: bool = True) -> Lock | None:
         return self._take(name, wait_s=float("inf") if patient else 0.0, until_alive=True)

@@ -3,7 +3,8 @@
 The process that just committed has the new state in memory; the others must re-read it and so lose
 again under constant load. After a loss a write therefore takes the locks of its commit before it
 prepares: what it reads then cannot move. The next write of the same kind begins that way for as
-long as it has to wait for others.
+long as it has to wait for others. An attempt without a turn does not wait for a lock either: the
+holder's commit would make it stale, so it counts as lost and waits once, for its turn.
 
 Invariant: a turn is as short as the attempt that was lost; an attempt that took long to prepare
 goes on without one, so a turn keeps nobody waiting for long.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import nullcontext
 from typing import TypeVar
 
-from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, OutOfOrder, hold
+from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, LockTaken, hold
 from omnigraph.storage.retry import WRITE, Budget, retried
 
 FREE_ATTEMPTS = 1
@@ -25,16 +26,27 @@ _CROWD_S = 1.0
 _CROWDS_MAX = 1_000
 Result = TypeVar("Result")
 
+__all__ = ["LockTaken", "Turn", "Turns"]
+
 
 class Turn:
     """The locks of one attempt: those kept from before it prepares, and the names of those that its
-    commit takes, which the next attempt keeps. A write of a single attempt has an empty one."""
+    commit takes, which the next attempt keeps. A write of a single attempt has an empty one.
 
-    __slots__ = ("kept", "names")
+    With `may_lose` another attempt follows one that is lost, so until `LONGEST_TURN_S` from now its
+    commit gives way to the holder of a lock (`LockTaken`)."""
 
-    def __init__(self, kept: Kept = NONE_KEPT) -> None:
+    __slots__ = ("_gives_way_until", "kept", "names")
+
+    def __init__(self, kept: Kept = NONE_KEPT, *, may_lose: bool = False) -> None:
         self.kept = kept
         self.names: frozenset[str] = frozenset()
+        self._gives_way_until = time.monotonic() + LONGEST_TURN_S if may_lose else 0.0
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether its commit is lost to the holder of a lock instead of waiting for it."""
+        return time.monotonic() < self._gives_way_until
 
     def takes(self, names: Iterable[str]) -> None:
         """Noted by each commit before it takes its locks."""
@@ -64,22 +76,33 @@ class Turns:
         budget: Budget = WRITE,
         kind: Hashable = None,
         counts: Callable[[Exception], bool] = lambda loss: True,
+        lost: Turn | None = None,
     ) -> Result:
         """Run a write, again from a new base when another writer came first: an insert, a merge by
         key, or a change whose caller asked for it.
 
         The first losers wait a little, each for its own random time: writers that start again at
         once would keep colliding. Writes of one `kind` take the same locks; where the last one had
-        to wait, this one begins with its turn. For strict updates and deletes the conflict is the
-        answer, so they do not use this.
+        to wait or lost, this one begins with its turn; so does one that has `lost` an attempt
+        before. For strict updates and deletes the conflict is the answer: they have one attempt,
+        and a caller that asks again comes through. A turn that lacks a lock which another writer
+        has is no lost race: it begins anew with that lock, so its locks only grow in number.
         """
-        names = self._crowd(kind)
+        names = self._crowd(kind) | (frozenset() if lost is None else lost.names)
         free = 0 if names else FREE_ATTEMPTS
         longest_pause_s, took_s = _PAUSE_FIRST_S, 0.0
 
         def once(losses: int) -> Result:
+            while True:
+                has_turn = losses >= free and bool(names) and took_s <= LONGEST_TURN_S
+                try:
+                    return tried(losses, has_turn=has_turn)
+                except LockTaken:
+                    if not has_turn:
+                        raise
+
+        def tried(losses: int, *, has_turn: bool) -> Result:
             nonlocal names, longest_pause_s, took_s
-            has_turn = losses >= free and bool(names) and took_s <= LONGEST_TURN_S
             if losses and not has_turn:
                 time.sleep(random.uniform(0, longest_pause_s))
                 longest_pause_s = min(2 * longest_pause_s, _PAUSE_MAX_S)
@@ -87,14 +110,18 @@ class Turns:
                 began = time.monotonic()
                 if has_turn and kind is not None:
                     self._note(kind, names, waited=losses > 0 or guard.waited)
-                turn = Turn(guard.locks)
+                turn = Turn(guard.locks, may_lose=not has_turn and losses + 1 < budget.attempts)
                 try:
                     return attempt(turn)
+                except budget.lost:
+                    if kind is not None and not has_turn:
+                        self._note(kind, names | turn.names, waited=True)
+                    raise
                 finally:
                     names |= turn.names
                     took_s = time.monotonic() - began
 
-        return retried(budget, once, lost=(OutOfOrder,), counts=counts)
+        return retried(budget, once, lost=(LockTaken,), counts=counts)
 
     def _note(self, kind: Hashable, names: frozenset[str], *, waited: bool) -> None:
         if not waited:

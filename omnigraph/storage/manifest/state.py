@@ -58,6 +58,12 @@ def publish_lock(branch: str) -> str:
     return lock_name("publish", branch)
 
 
+def crowd_lock(branch: str) -> str:
+    """The lock that writers of a branch take first in their turns. Without it those that need many
+    tables keep some while they wait for others, and everybody waits behind them."""
+    return lock_name("crowd", branch)
+
+
 @dataclass(frozen=True, slots=True)
 class CopiedRows:
     """Rows of a state that need not be read, and the fragments they are of."""

@@ -15,10 +15,11 @@ confirmation and before the publish, with the publish's own files; the published
 schema files that changed with it, before the commit is acknowledged.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import partial
+from typing import Protocol
 
 from omnigraph.errors import (
     Conflict,
@@ -36,20 +37,20 @@ from omnigraph.storage.lance.parallel import in_turn, together
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.strict_commit import now_s
 from omnigraph.storage.lance.tables import Tables
-from omnigraph.storage.locks.locks import LOCK_WAIT_S, Guard, Locks, hold
+from omnigraph.storage.locks.locks import LOCK_WAIT_S, Guard, Kept, Locks, hold
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import BRANCHES_LOCK
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
-from omnigraph.storage.manifest.state import State, publish_lock
+from omnigraph.storage.manifest.state import State, crowd_lock, publish_lock
 from omnigraph.storage.names import MAIN, lock_name, owner_of
 from omnigraph.storage.protocol.auto_compaction import Folding
 from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
-from omnigraph.storage.records import Commit, CommitId, SchemaId, TablePin
+from omnigraph.storage.records import Commit, CommitId, OperationId, SchemaId, TablePin
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
 
@@ -115,12 +116,21 @@ class Prepared:
         )
 
 
+class Heal(Protocol):
+    """Settles what dead writers left."""
+
+    def __call__(self, *, kept: Kept) -> Sequence[OperationId]:
+        """The operations that stay unsettled beside the locks that the caller holds."""
+
+
 class HeadAhead(Exception):
-    """A table head ran ahead of the manifest: somebody stopped half-way."""
+    """A table head ran ahead of the manifest: somebody stopped half-way. `alive` are the operations
+    that could not be settled under the locks of the write which met it."""
 
     def __init__(self, table_key: TableKey, pinned: int, head: int) -> None:
         super().__init__(f"{table_key} is at version {head}, published is {pinned}")
         self.table_key, self.pinned, self.head = table_key, pinned, head
+        self.alive: Sequence[OperationId] = ()
 
 
 class Committer:
@@ -139,6 +149,7 @@ class Committer:
         reclaims: Reclaims,
         flusher: Flusher,
         stats: Stats,
+        heal: Heal,
         *,
         wait_s: float = LOCK_WAIT_S,
     ) -> None:
@@ -153,39 +164,50 @@ class Committer:
         self._reclaims = reclaims
         self._flusher = flusher
         self._stats = stats
+        self._heal = heal
         self._wait_s = wait_s
 
     def commit(self, prepared: Prepared, turn: Turn) -> tuple[Commit, bool]:
         """Publish, or raise: a `Conflict` before anything is durable, `RecoveryRequired` after. The
         commit, and whether it took several versions of a table."""
-        names, intent = lock_names(prepared), prepared.intent
-        turn.takes(names)
+        names = lock_names(prepared)
+        turn.takes((*names, crowd_lock(prepared.intent.branch)))
         with ExitStack() as stack:
             with self._dropping_refused(prepared, StorageFailed):
-                locks = hold(self._locks, names, kept=turn.kept, wait_s=self._wait_s)
+                wait_s, gives_way = self._wait_s, turn.gives_way
+                locks = hold(self._locks, names, kept=turn.kept, wait_s=wait_s, gives_way=gives_way)
                 guard = stack.enter_context(locks)
             failpoints.hit("commit.locked")
-            seen_at = now_s()
-            with unpublished():
-                with self._dropping_refused(prepared, Conflict, HeadAhead):
-                    self._require_base(prepared, seen_at)
-                sidecar = self._note(prepared)
-                self._write_sidecar(sidecar, prepared)
             try:
-                pins = self._commit_tables(prepared, sidecar, guard, seen_at)
-                commit = self._publish(prepared, pins, guard, turn)
-                self._promotions.promote(sidecar.files)
-                self._flusher.barrier()
-                self._reclaims.reclaim(intent.branch, intent.reclaim)
-            except HeadAhead:
+                return self._commit_locked(prepared, turn, guard)
+            except HeadAhead as ahead:
+                # Here, under the locks: once they are free the next writer has them, and meets it.
+                ahead.alive = self._heal(kept={**turn.kept, **guard.locks})
                 raise
-            except Exception as cause:
-                # A table head may have moved, so from here no failure is harmless.
-                self._stats.event("commit.stopped", operation=intent.operation_id, cause=cause)
-                raise RecoveryRequired(intent.operation_id, _reason(cause)) from cause
-            self._sidecars.delete_published(sidecar.operation_id)
-            self._learn(prepared, pins)
-            failpoints.hit("commit.sidecar_deleted")
+
+    def _commit_locked(self, prepared: Prepared, turn: Turn, guard: Guard) -> tuple[Commit, bool]:
+        """Phases A to D under the locks of every table."""
+        intent, seen_at = prepared.intent, now_s()
+        with unpublished():
+            with self._dropping_refused(prepared, Conflict, HeadAhead):
+                self._require_base(prepared, seen_at)
+            sidecar = self._note(prepared)
+            self._write_sidecar(sidecar, prepared)
+        try:
+            pins = self._commit_tables(prepared, sidecar, guard, seen_at)
+            commit = self._publish(prepared, pins, guard, turn)
+            self._promotions.promote(sidecar.files)
+            self._flusher.barrier()
+            self._reclaims.reclaim(intent.branch, intent.reclaim)
+        except HeadAhead:
+            raise
+        except Exception as cause:
+            # A table head may have moved, so from here no failure is harmless.
+            self._stats.event("commit.stopped", operation=intent.operation_id, cause=cause)
+            raise RecoveryRequired(intent.operation_id, _reason(cause)) from cause
+        self._sidecars.delete_published(sidecar.operation_id)
+        self._learn(prepared, pins)
+        failpoints.hit("commit.sidecar_deleted")
         return commit, sidecar.multi_step
 
     def _require_base(self, prepared: Prepared, now: float) -> None:

@@ -1,9 +1,11 @@
 """Crash recovery: settle the sidecars that dead writers left.
 
 Invariant: a sidecar is touched only under the locks its writer holds while it lives, so a live
-writer's sidecar is left alone, and a restore can orphan nobody's append. After settling, every
-table head the sidecar names equals its published version; the operation is in the history wholly or
-not at all; there is one audit row; and the sidecar is deleted last, so each step can be repeated.
+writer's sidecar is left alone, and a restore can orphan nobody's append. A healer that keeps locks
+of its own waits for the publish lock only in name order, so there is no deadlock. After settling,
+every table head the sidecar names equals its published version; the operation is in the history
+wholly or not at all; there is one audit row; and the sidecar is deleted last, so each step can be
+repeated.
 
     all moved as promised ─▶ publish those heads                    RolledForward
     already published     ─▶ nothing left to publish                RolledForward
@@ -14,7 +16,7 @@ not at all; there is one audit row; and the sidecar is deleted last, so each ste
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 
 from omnigraph.errors import NotFound, StorageFailed
@@ -25,11 +27,19 @@ from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.transactions import is_restore, operation_of
 from omnigraph.storage.lance.written_files import version_path
-from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, hold_if_idle
+from omnigraph.storage.locks.locks import (
+    NONE_KEPT,
+    Guard,
+    Kept,
+    Locks,
+    LockTaken,
+    hold,
+    hold_if_idle,
+)
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import ManifestChange, Publisher
-from omnigraph.storage.manifest.state import LOCATION, State
+from omnigraph.storage.manifest.state import LOCATION, State, publish_lock
 from omnigraph.storage.names import owner_of
 from omnigraph.storage.protocol.audit import Audit
 from omnigraph.storage.protocol.commit import sidecar_lock_names
@@ -151,8 +161,21 @@ class Recoverer:
                 return False
             failpoints.hit("recover.locked")
             sidecar = self._sidecars.read(operation)  # its writer may have finished meanwhile
-            if sidecar is not None:
-                self.settle(sidecar, guard)
+            return sidecar is None or self._settle_in_order(sidecar, guard, kept)
+
+    def _settle_in_order(self, sidecar: Sidecar, guard: Guard, kept: Kept) -> bool:
+        """Settle a sidecar under its publish lock too; False if that comes before locks which are
+        held, and another writer has it."""
+        with ExitStack() as stack:
+            try:
+                publish = hold(
+                    self._locks, [publish_lock(sidecar.branch)], kept={**kept, **guard.locks}
+                )
+                guard.locks |= stack.enter_context(publish).locks
+            except LockTaken:
+                self._stats.event("recover.publisher_alive", operation=sidecar.operation_id)
+                return False
+            self.settle(sidecar, guard)
         return True
 
     def settle(self, sidecar: Sidecar, guard: Guard) -> None:

@@ -6,7 +6,7 @@ A writer begins a `Write`, reads through it, stages at most one change a table a
 Invariant: nothing durable happens here, except forks and files nothing refers to.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,8 @@ from omnigraph.storage.lance.staging import Fragments, StagedWrite, TableStaging
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.state import State, publish_lock
+from omnigraph.storage.manifest.state import State, crowd_lock, publish_lock
+from omnigraph.storage.names import lock_name
 from omnigraph.storage.protocol.commit import Prepared, Step, TableWrite
 from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.records import (
@@ -72,12 +73,15 @@ class Write:
         """The branch as this write sees it."""
         return self._state
 
-    def require_head(self, head: CommitId) -> None:
+    def require_head(self, head: CommitId, tables: Iterable[TableKey]) -> None:
         """Raise `PreconditionFailed` if the branch has moved on from a head that this attempt was
-        decided on. The next one keeps the branch where it is from before it decides."""
+        decided on. The next one keeps the branch, and the tables to write, where they are from
+        before it decides."""
         if self._state.head != head:
-            self.turn.takes((publish_lock(self._state.branch),))
-            raise PreconditionFailed(self._state.branch, head, self._state.head)
+            branch = self._state.branch
+            self.turn.takes(lock_name(key, branch) for key in tables)
+            self.turn.takes((publish_lock(branch), crowd_lock(branch)))
+            raise PreconditionFailed(branch, head, self._state.head)
 
     @unpublished()
     def read(self, table_key: TableKey) -> TableReader:

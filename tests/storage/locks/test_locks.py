@@ -10,11 +10,12 @@ import pytest
 
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.locks import locks as locks_module
+from omnigraph.storage.locks import waiting_line
 from omnigraph.storage.locks.locks import (
     FOLDER,
     LeaseLocks,
     Locks,
-    OutOfOrder,
+    LockTaken,
     hold,
     hold_if_idle,
     make_locks,
@@ -132,7 +133,7 @@ def test_a_lock_that_comes_before_a_kept_one_is_not_waited_for(where: Where) -> 
     mine, other = locks_of(where), locks_of(where)
     with hold(mine, ["b"]) as turn, hold(other, ["a", "c"]):
         with (
-            pytest.raises(OutOfOrder, match="the write lock a"),
+            pytest.raises(LockTaken, match="the write lock a"),
             hold(mine, ["a"], kept=turn.locks),
         ):
             pass
@@ -302,3 +303,35 @@ def test_a_lease_whose_name_never_comes_again_leaves_nothing(s3: Where) -> None:
         locks.discard(["once"], for_good=True)
         locks.discard(["again"])
     assert locks.known("") == ("again",)
+
+
+def test_threads_get_a_lock_in_the_order_they_came(where: Where) -> None:
+    locks = locks_of(where)
+    held = locks.acquire("a", wait_s=0)
+    assert held is not None
+    got: list[int] = []
+
+    def take(number: int) -> None:
+        lock = locks.acquire("a", wait_s=30)
+        assert lock is not None
+        got.append(number)
+        lock.release()
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(6)]
+    for count, thread in enumerate(threads, 1):
+        thread.start()
+        while sum(map(len, waiting_line._lines.values())) < count:
+            time.sleep(0.001)
+    assert locks.acquire("a", wait_s=0.05) is None, "its time ends in the line"
+    assert locks.acquire("a", wait_s=0) is None
+    other = locks.acquire("b", wait_s=0)
+    assert other is not None
+    held.release()
+    for thread in threads:
+        thread.join(30)
+    assert got == list(range(6))
+    assert waiting_line._lines == {}
+    again = locks.acquire("a", wait_s=0)
+    assert again is not None
+    for lock in (other, again):
+        lock.release()

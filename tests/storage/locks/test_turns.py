@@ -1,14 +1,20 @@
-"""Turns: a write that keeps the locks of the one before it takes none of them twice."""
+"""Turns: a write keeps the locks of the attempt that it lost, and waits for them once."""
+
+import threading
 
 import pytest
 
+from omnigraph.errors import PreconditionFailed, VersionMismatch
+from omnigraph.storage.locks import turns as turns_module
 from omnigraph.storage.locks.locks import hold
-from omnigraph.storage.locks.turns import Turn
-from omnigraph.storage.manifest.state import publish_lock
+from omnigraph.storage.locks.turns import LockTaken, Turn
+from omnigraph.storage.manifest.state import crowd_lock, publish_lock
 from omnigraph.storage.names import MAIN, lock_name
 from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.records import Commit, CommitId
+from omnigraph.storage.retry import STRICT, change_budget
 from omnigraph.storage.store import Store
-from tests.storage.world import PERSON, content, rows
+from tests.storage.world import CITY, PERSON, append, content, rows
 
 
 def test_c2_a_turn_that_keeps_the_publish_lock_publishes_under_it(
@@ -21,3 +27,117 @@ def test_c2_a_turn_that_keeps_the_publish_lock_publishes_under_it(
         write.append(PERSON, rows(PERSON, {"a": 1}))
         store.commit(write)
     assert set(content(store)[PERSON]) == {"a"}
+
+
+def test_an_attempt_without_a_turn_gives_way_and_waits_once_for_its_turn(store: Store) -> None:
+    name = lock_name(PERSON, MAIN)
+    held = store.locks.acquire(name, wait_s=0)
+    assert held is not None
+    kept: list[bool] = []
+
+    def attempt(turn: Turn) -> Commit:
+        kept.append(bool(turn.kept))
+        if len(kept) == 1:
+            threading.Timer(0.2, held.release).start()  # whoever waited here would be stale then
+        return append(store, PERSON, "a", turn=turn)
+
+    store.turns.prepared_again(attempt)
+    assert kept == [False, True]
+
+
+def test_the_last_attempt_of_a_write_waits_instead_of_giving_way(store: Store) -> None:
+    held = store.locks.acquire(lock_name(PERSON, MAIN), wait_s=0)
+    assert held is not None
+    threading.Timer(0.2, held.release).start()
+    store.turns.prepared_again(
+        lambda turn: append(store, PERSON, "a", turn=turn), budget=change_budget(0)
+    )
+    assert set(content(store)[PERSON]) == {"a"}
+
+
+def test_an_attempt_that_took_long_to_prepare_waits_instead_of_giving_way(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns_module, "LONGEST_TURN_S", 0.0)
+    held = store.locks.acquire(lock_name(PERSON, MAIN), wait_s=0)
+    assert held is not None
+    threading.Timer(0.2, held.release).start()
+    turns: list[Turn] = []
+
+    def attempt(turn: Turn) -> Commit:
+        turns.append(turn)
+        return append(store, PERSON, "a", turn=turn)
+
+    store.turns.prepared_again(attempt)
+    assert [bool(turn.kept) for turn in turns] == [False]
+
+
+def test_a_write_that_lost_its_first_attempt_begins_with_its_turn(store: Store) -> None:
+    first = Turn(may_lose=True)
+    held = store.locks.acquire(lock_name(PERSON, MAIN), wait_s=0)
+    assert held is not None
+    with pytest.raises(LockTaken):
+        append(store, PERSON, "a", turn=first)
+    held.release()
+    kept: list[frozenset[str]] = []
+
+    def attempt(turn: Turn) -> Commit:
+        kept.append(frozenset(turn.kept))
+        return append(store, PERSON, "a", turn=turn)
+
+    store.turns.prepared_again(attempt, lost=first)
+    assert kept == [frozenset({crowd_lock(MAIN), lock_name(PERSON, MAIN)})]
+
+
+def test_a_merge_whose_target_moved_keeps_the_tables_too_next_time(store: Store) -> None:
+    write = store.begin(kind=WriterKind.BRANCH_MERGE, turn=Turn())
+    with pytest.raises(PreconditionFailed):
+        write.require_head(CommitId("01JZ0000000000000000000001"), [PERSON, CITY])
+    tables = {lock_name(PERSON, MAIN), lock_name(CITY, MAIN)}
+    assert write.turn.names == {crowd_lock(MAIN), publish_lock(MAIN), *tables}
+
+
+def test_c1_a_strict_write_that_lost_begins_with_its_turn_when_its_caller_asks_again(
+    store: Store,
+) -> None:
+    """Beside writers that never pause, its base would be stale whenever it has the locks."""
+    stale = store.begin(kind=WriterKind.MUTATION)
+    append(store, PERSON, "a")
+    kept: list[bool] = []
+
+    def attempt(turn: Turn) -> Commit:
+        kept.append(bool(turn.kept))
+        if len(kept) > 1:
+            return append(store, PERSON, "b", turn=turn)
+        stale.turn = turn
+        stale.append(PERSON, rows(PERSON, {"b": 1}))
+        return store.commit(stale)
+
+    with pytest.raises(VersionMismatch):
+        store.turns.prepared_again(attempt, budget=STRICT, kind="strict")
+    store.turns.prepared_again(attempt, budget=STRICT, kind="strict")
+    assert kept == [False, True]
+
+
+def test_c1_a_strict_write_whose_turn_lacks_a_lock_takes_a_wider_one(store: Store) -> None:
+    """The last write of its kind touched one table, this one touches two, and one of them comes
+    before the lock that it keeps."""
+    kind = "strict"
+    store.turns._note(kind, frozenset({lock_name(PERSON, MAIN)}), waited=True)
+    assert lock_name(CITY, MAIN) < lock_name(PERSON, MAIN)
+    held = store.locks.acquire(lock_name(CITY, MAIN), wait_s=0)
+    assert held is not None
+    kept: list[frozenset[str]] = []
+
+    def attempt(turn: Turn) -> Commit:
+        kept.append(frozenset(turn.kept))
+        if len(kept) == 1:
+            threading.Timer(0.2, held.release).start()
+        write = store.begin(kind=WriterKind.MUTATION, turn=turn)
+        write.append(CITY, rows(CITY, {"c": 1}))
+        write.append(PERSON, rows(PERSON, {"a": 1}))
+        return store.commit(write)
+
+    store.turns.prepared_again(attempt, budget=STRICT, kind=kind)
+    assert [lock_name(CITY, MAIN) in names for names in kept] == [False, True]
+    assert set(content(store)[CITY]) == {"c"}

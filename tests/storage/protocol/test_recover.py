@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed
+from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.inline_commits import InlineResidual
+from omnigraph.storage.locks.locks import Guard, hold
+from omnigraph.storage.locks.turns import Turn
+from omnigraph.storage.manifest.state import publish_lock
+from omnigraph.storage.names import lock_name
 from omnigraph.storage.protocol import audit
 from omnigraph.storage.protocol.intent import Intent, WriterKind
-from omnigraph.storage.protocol.recover import HeadClass, classify
+from omnigraph.storage.protocol.recover import HeadClass, Recoverer, classify
 from omnigraph.storage.protocol.sidecars import (
     Sidecar,
     SidecarTable,
@@ -285,6 +289,51 @@ def test_a_confirmed_sidecar_promises_the_version_that_its_table_reached(store: 
     (table,) = sidecar.tables
     assert table.post_commit_pin == table.confirmed_version == 3
     assert store.datasets.head(table.table_path, None) == 3
+
+
+def test_h2_a_healer_that_keeps_locks_never_waits_out_of_order(
+    store: Store, local: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writers that each kept the publish lock of a branch and healed a write of the other's
+    waited for each other."""
+    for branch in ("one", "two"):
+        store.branches.create(branch)
+        append(store, PERSON, "a", branch=branch)
+    with failpoints.armed("commit.tables_done"), pytest.raises(RecoveryRequired):
+        append(store, PERSON, "b", branch="one")
+    monkeypatch.setitem(hold.__wrapped__.__kwdefaults__, "wait_s", 0.2)  # type: ignore[attr-defined]
+    other = local.open(read_only=True)
+    names = [lock_name(PERSON, "two"), publish_lock("two")]
+    with hold(other.locks, [publish_lock("one")]), hold(store.locks, names) as guard:
+        append(store, PERSON, "c", branch="two", turn=Turn(guard.locks))
+        assert len(store.sidecars.pending()) == 1, "it is left to the next writer"
+    append(store, PERSON, "c", branch="one")
+    assert set(content(store, "one")[PERSON]) == {"a", "b", "c"}
+    assert set(content(store, "two")[PERSON]) == {"a", "c"}
+    assert store.sidecars.pending() == ()
+
+
+def test_h2_a_dead_write_is_settled_under_the_locks_of_the_write_that_met_it(
+    store: Store, local: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once they are free, a crowd of writers has them and meets the same head, each in its turn."""
+    append(store, PERSON, "a")
+    other = local.open()
+    met = store.begin(kind=WriterKind.MUTATION)
+    met.append(PERSON, rows(PERSON, {"c": 1}))
+    with failpoints.armed("commit.tables_done"), pytest.raises(RecoveryRequired):
+        append(other, PERSON, "b")
+    settle, free = Recoverer.settle, []
+
+    def watched(recoverer: Recoverer, sidecar: Sidecar, guard: Guard) -> None:
+        free.append(other.locks.probe(lock_name(PERSON, "main")))
+        settle(recoverer, sidecar, guard)
+
+    monkeypatch.setattr(Recoverer, "settle", watched)
+    with pytest.raises(VersionMismatch):
+        store.commit(met)
+    assert free == [None]
+    assert set(content(store)[PERSON]) == {"a", "b"}
 
 
 def test_h3_a_live_rollback_never_orphans_a_concurrent_append(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.errors import Conflict
 from omnigraph.graph import Graph
-from omnigraph.storage.locks.locks import OutOfOrder
+from omnigraph.storage.locks.locks import LockTaken
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.commit import Committer, HeadAhead
 from omnigraph.storage.protocol.intent import WriterKind
@@ -102,7 +102,7 @@ def test_a_write_that_gets_no_lock_or_meets_a_dead_writer_leaves_no_file(
     before = files(graph)
 
     def no_lock(*arguments: Any, **options: Any) -> Any:
-        raise OutOfOrder("node")
+        raise LockTaken("node")
 
     def ahead(*arguments: Any) -> None:
         raise HeadAhead(TableKey("node:Person"), 1, 2)
@@ -115,7 +115,7 @@ def test_a_write_that_gets_no_lock_or_meets_a_dead_writer_leaves_no_file(
             patch.setattr(f"{name}.{place}", refusal)
             write = graph._store.begin(kind=WriterKind.MUTATION)
             write.append(TableKey("node:Person"), _person("refused"))
-            with pytest.raises((OutOfOrder, HeadAhead)):
+            with pytest.raises((LockTaken, HeadAhead)):
                 graph._store._committer.commit(write.prepared(), Turn())
         assert files(graph) == before
     graph.mutate(f"query q() {{ {STATEMENTS[1]} }}")
