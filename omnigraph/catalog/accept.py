@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from omnigraph.catalog.declarations import resolve
+from omnigraph.catalog.foreign_annotations import foreign_notes
 from omnigraph.catalog.identity import identify
 from omnigraph.catalog.model import Catalog, Literal
 from omnigraph.errors import ParseError
@@ -54,7 +55,7 @@ def admit(text: str, old: Catalog | None = None) -> Admission:
             text, fault.span, fault.text, code=fault.code, hint=fault.hint
         ) from None
     diagnostics = []
-    for note in notes:
+    for note in (*notes, *foreign_notes(schema)):
         error = ParseError.at(text, note.span, note.text)
         diagnostics.append(Diagnostic(note.code, note.entity, note.text, error.line, error.column))
     return Admission(catalog, tuple(diagnostics), draft.backfills)

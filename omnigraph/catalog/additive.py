@@ -5,7 +5,8 @@ one, once added properties have their default or null. So a branch that keeps th
 merged whatever it writes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from omnigraph.catalog.draft import AnyType
 from omnigraph.catalog.model import Cardinality, Catalog, NodeType, Range
@@ -29,6 +30,16 @@ from omnigraph.types import Kind, PropertyId
 def narrowing_steps(plan: MigrationPlan, old: Catalog) -> tuple[Step, ...]:
     """The steps of a plan that remove, rename or restrict something."""
     return tuple(step for step in plan.steps if _narrows(step, old, plan.catalog))
+
+
+def noting_branches(plan: MigrationPlan, old: Catalog, others: Sequence[str]) -> MigrationPlan:
+    """The plan, with a hint where an apply is refused as long as other branches are there."""
+    narrowing = narrowing_steps(plan, old) if others and plan.supported else ()
+    if not narrowing:
+        return plan
+    names = ", ".join(f"'{name}'" for name in others)
+    hint = f"apply refuses this while there is {names}: {narrowing[0]} does more than add or widen"
+    return replace(plan, hints=(*plan.hints, f"{hint}; merge or delete other branches first"))
 
 
 def _narrows(step: Step, old: Catalog, new: Catalog) -> bool:

@@ -204,10 +204,17 @@ class _Resolver:
         near = nearest(name.text, (*self.implementing, *self.interfaces))
         declare = f"declare it: node {name} {{ … }}"
         hint = declare if near is None else f"did you mean '{near}'? else {declare}"
+        if (renamed := self._renamed_from(name.text)) is not None:
+            hint = f"{name} is called {renamed} now: write that"
         if name.text in self.interfaces:
             text = f"the {end} of edge {edge} is {name}, which no node type implements"
             hint = f"declare one: node Thing implements {name} {{ … }}"
         raise Fault(name.span, text, code="unknown-type", hint=hint)
+
+    def _renamed_from(self, old: str) -> str | None:
+        """The node type that is declared with `@rename_from` an older name."""
+        hints = ((node, self.hints.get(entity(Kind.NODE, node))) for node in self.implementing)
+        return next((node for node, hint in hints if hint is not None and hint.old == old), None)
 
     def _injected(self, node: ast.Node, own: Mapping[str, Declared]) -> tuple[Declared, ...]:
         """The properties a node takes over from its interfaces, checked against its own."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import assert_never
+from typing import Any, assert_never
 
 from omnigraph.catalog.model import Type
 from omnigraph.catalog.numbers import at_width
@@ -20,6 +20,22 @@ from omnigraph.language.moments import DAYS, MILLISECONDS, days_of, milliseconds
 from omnigraph.types import ID_TYPE, INTEGER_BOUNDS, Scalar, ValueType
 
 KeyValue = str | bool | int | float | date | datetime
+
+
+NamedKey = str | int | float | date | list[Any] | tuple[Any, ...]
+"""An id, the value of a key, or an array of its several values."""
+
+
+def key_text(key: NamedKey) -> str:
+    """An id, or a key, as a text that names its node."""
+    if isinstance(key, str):
+        return key
+    if isinstance(key, list | tuple):
+        texts = list(map(key_text, key))
+        return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return key.isoformat() if isinstance(key, date) else str(key)
 
 
 def entity_id(owner: Type, values: Mapping[str, KeyValue | None]) -> str | None:

@@ -112,11 +112,11 @@ class Schemas:
             self._known.put(branch, schema)
         return schema
 
-    def changed(self, branch: str = MAIN) -> bool:
-        """Read the current schema of a branch; whether it differs from the known one."""
-        before = self._known.get(branch)
+    def changed(self, before: Accepted, branch: str = MAIN) -> bool:
+        """Read the current schema of a branch; whether it differs from one that was known before.
+        What is known now may have been read by another thread since."""
         try:
-            return before is None or self.current(branch).id != before.id
+            return self.current(branch).id != before.id
         except NotFound:
             self._known.pop(branch)  # the branch is gone: what the caller met says so
             return False
@@ -135,11 +135,17 @@ def under_schema(schemas: Schemas, work: Callable[[Catalog], Result], branch: st
 
     Any error of the first plan, an unknown name included, may be due to the stale schema.
     """
-    return retried(
-        SCHEMA,
-        lambda losses: work(schemas.known(branch).catalog),
-        counts=lambda loss: schemas.changed(branch),
-    )
+    planned: Accepted | None = None
+
+    def attempt(losses: int) -> Result:
+        nonlocal planned
+        planned = schemas.known(branch)
+        return work(planned.catalog)
+
+    def is_stale(_loss: Exception) -> bool:
+        return planned is None or schemas.changed(planned, branch)
+
+    return retried(SCHEMA, attempt, counts=is_stale)
 
 
 def seen_under(snapshot: Snapshot, old: Catalog, new: Catalog) -> Snapshot:

@@ -155,3 +155,22 @@ def test_hot_is_refused_where_no_column_file_can_be(text: str, said: str) -> Non
     with pytest.raises(ParseError) as refused:
         accept(text)
     assert re.search(said, str(refused.value), re.DOTALL)
+
+
+def test_an_edge_that_names_a_renamed_node_type_is_told_the_new_name() -> None:
+    with pytest.raises(ParseError) as refused:
+        accept('node Trial @rename_from("Test") { k: String @key }  edge Of: Test -> Trial')
+    assert refused.value.hint == "Test is called Trial now: write that"
+
+
+def test_annotations_of_other_languages_are_told_to_have_no_effect() -> None:
+    text = "node A @pk { x: I32 @default(3)  y: I32 @required  z: I32 @key  w: I32? @team(red) }"
+    told = {each.entity: each.text for each in admit(text).diagnostics}
+    assert told == {
+        "node:A": "@pk has no effect; a key is written @key: isbn: String @key",
+        "node:A.x": "@default has no effect; a default is written with =: copies: I32 = 3",
+        "node:A.y": (
+            "@required has no effect; a property has a value unless its type ends with ?: "
+            "title: String"
+        ),
+    }

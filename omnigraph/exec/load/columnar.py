@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.ids import other_order
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames
-from omnigraph.exec.load.ndjson import Owner, TypedRows, bad, end_id
+from omnigraph.exec.load.ndjson import BadRecord, Owner, TypedRows, bad, end_columns, end_id
+from omnigraph.exec.load.pandas_columns import PANDAS_ADVICE, pandas_type
+from omnigraph.exec.load.pandas_index import RESET_INDEX, index_names
 from omnigraph.exec.load.rule_faults import LOOKED_AT, REJECTS_SHOWN, rule_faults
 from omnigraph.exec.load.text_cells import COMMAS, RaggedRow, other_separator
 from omnigraph.exec.rules.faults import Faults
@@ -58,7 +60,7 @@ def rows_of(
     """The typed rows of a table of columns, or the faults that refuse it. The table is without the
     `ragged` rows among those it was read from."""
     numbers = _row_numbers(first, table.num_rows, ragged)
-    reading = _ColumnsReading(catalog, owner, numbers, is_text, read)
+    reading = _ColumnsReading(catalog, owner, numbers, is_text, read, are_partial=patch)
     named = _named(owner, table, rename, reading)
     faults = Faults(keep_rejects)
     if named is not None:
@@ -124,6 +126,7 @@ def _named(
     if isinstance(owner, EdgeType):
         allowed |= {"src", "dst"}
     columns: dict[str, pa.Array] = {}
+    unknown: list[str] = []
     for index, name in enumerate(table.column_names):
         target = rename.get(name, name)
         if target is None:
@@ -131,15 +134,60 @@ def _named(
         if isinstance(owner, EdgeType):
             target = _ENDS.get(target, target)
         if target not in allowed:
+            unknown.append(name)
             advice = _separated(name, reading) or f"; {ADVICE_ON_COLUMNS}"
             text = f"unknown property '{target}' of {owner.name}{advice}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         elif target in columns:
             text = f"two columns fill {owner.name}.{target}"
             reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
+        elif (kind := pandas_type(table.schema.field(index))) is not None:
+            text = f"{owner.name}.{target} is a column of {kind}; {PANDAS_ADVICE}"
+            reading.fault(None, bad("property", text, owner=owner.name, prop=target).violation)
         else:
             columns[target] = in_one(table.column(index))
+    _refuse_index(owner, table, rename, allowed - columns.keys(), reading)
+    if isinstance(owner, EdgeType) and table.num_columns:
+        _require_ends(owner, columns, unknown, reading)
     return None if reading.wrong else columns
+
+
+def _refuse_index(
+    owner: Owner,
+    table: pa.Table,
+    rename: ColumnNames,
+    unfilled: set[str],
+    reading: "_ColumnsReading",
+) -> None:
+    """Refuse a table of pandas whose index is called like a property that no column fills."""
+    fillable = unfilled - ({"id"} if owner.key else set())
+    for name in index_names(table.schema):
+        target = rename.get(name, name) or ""
+        if (_ENDS.get(target, target) if isinstance(owner, EdgeType) else target) in fillable:
+            text = f"{owner.name}.{target} has no column: '{name}' is the index of the table"
+            wrong = bad("required", f"{text}; {RESET_INDEX}", owner=owner.name, prop=target)
+            reading.fault(None, wrong.violation)
+
+
+def _require_ends(
+    owner: EdgeType,
+    columns: Mapping[str, pa.Array],
+    unknown: Sequence[str],
+    reading: "_ColumnsReading",
+) -> None:
+    """Refuse edges without a column for an endpoint; one whose cells are not parted says more."""
+    missing = [word for word, name in _ENDS.items() if name not in columns]
+    if missing and not any(_separated(name, reading) for name in unknown):
+        reading.fault(None, _without_ends(owner, missing, unknown).violation)
+
+
+def _without_ends(owner: EdgeType, missing: Sequence[str], unknown: Sequence[str]) -> BadRecord:
+    """The refusal of edges without a column for an endpoint, and how a column of another name
+    fills it."""
+    words = " and ".join(f"`{word}`" for word in missing)
+    noun = "a column" if len(missing) == 1 else "columns"
+    text = f"{owner.name} needs {noun} for {words}; {end_columns(missing, unknown)}"
+    return bad("required", text, owner=owner.name, prop=missing[0])
 
 
 def _separated(name: str, reading: "_ColumnsReading") -> str:
@@ -158,7 +206,10 @@ class _ColumnsReading:
         numbers: np.ndarray,
         is_text: bool,
         read: ReadExternal,
+        *,
+        are_partial: bool,
     ) -> None:
+        self._are_partial = are_partial
         self._external = read
         self._catalog = catalog
         self._owner = owner
@@ -179,9 +230,14 @@ class _ColumnsReading:
         owner, self._stated = self._owner, named.get("id")
         if isinstance(owner, EdgeType):
             for word, name, node in (("from", "src", owner.source), ("to", "dst", owner.target)):
-                self._columns[name] = self._ends(word, self._catalog.nodes[node], named.get(name))
+                values = named.get(name, pa.nulls(0, pa.utf8()))  # no column at all has no rows
+                self._columns[name] = self._ends(word, self._catalog.nodes[node], values)
         for prop in owner.properties:
             values = named.get(prop.name)
+            if values is None and self._is_demanded(prop):
+                text = f"column `{prop.name}` is missing: {owner.name} needs it and has no default"
+                wrong = bad("required", text, owner=owner.name, prop=prop.name)
+                self.fault(None, wrong.violation)
             self._columns[prop.name] = (
                 default_cells(prop, self._count)
                 if values is None
@@ -189,6 +245,13 @@ class _ColumnsReading:
             )
         if not self.wrong:
             self._ids(self._stated)
+
+    def _is_demanded(self, prop: Property) -> bool:
+        """Whether rows need a column for a property. Rows of a patch need their key alone, and a
+        vector may be made of a text."""
+        if self._count == 0 or prop.type.nullable or prop.default is not None or prop.embed:
+            return False
+        return not self._are_partial or prop.name in self._owner.key
 
     def rows(self) -> TypedRows:
         schema = self._owner.schema
@@ -250,12 +313,7 @@ class _ColumnsReading:
             return f"{said}; cast the column to dates (`dt.date` of pandas, `CAST(… AS DATE)`)"
         return said
 
-    def _ends(self, word: str, node: NodeType, values: pa.Array | None) -> pa.Array:
-        if values is None:
-            text = f"{self._owner.name} needs a column for `{word}`"
-            wrong = bad("required", text, owner=self._owner.name, prop=word)
-            self.fault(None, wrong.violation)
-            return pa.nulls(self._count, pa.utf8())
+    def _ends(self, word: str, node: NodeType, values: pa.Array) -> pa.Array:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         whole = _end_texts(node, values)

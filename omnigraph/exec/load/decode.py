@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from omnigraph.exec.load.column_names import ColumnNames, renamed
 from omnigraph.exec.load.json_columns import read_flat, read_lines
 from omnigraph.exec.load.lines import Lines, lines_of
 from omnigraph.exec.load.ndjson import ONE_A_LINE, Owner, Records, TypedRows
+from omnigraph.exec.load.python_records import owner_of, plain_record
 from omnigraph.exec.load.rule_faults import rule_faults
 from omnigraph.exec.rules.faults import LIMITS, Faults, merged
 from omnigraph.exec.values.arrow_json import NotSure
@@ -121,7 +123,7 @@ class Decoder:
             return None  # Arrow's reader does not tell a null from a member that is absent
         try:
             sample = [json.loads(line) for line in _head(lines.data)]
-            owner = self._owner or _owner_of(self._catalog, sample[0])
+            owner = self._owner or owner_of(self._catalog, sample[0])
             if owner is None:
                 return None
             if self._owner is None:
@@ -234,13 +236,14 @@ def decode_records(
     """Records given as Python objects: of the graph format, or flat ones of one type."""
     records = Records(catalog, patch=patch, read=read)
     done = Decoded()
-    for number, record in enumerate(values, first):
+    for number, given in enumerate(values, first):
         if owner is None:
+            record = plain_record(given, partial(owner_of, catalog))
             violations = records.take(record, number)
         else:
-            if rename and isinstance(record, Mapping):
-                record = renamed(record, rename)
-            violations = records.take_row(owner, record, number)
+            is_renamed = rename and isinstance(given, Mapping)
+            flat = renamed(given, rename) if is_renamed else given
+            violations = records.take_row(owner, plain_record(flat, lambda _: owner), number)
         for violation in violations:
             done.faults.add_unread(part, replace(violation, line=number))
     done.faults.merge(_rule_faults(records, part, None))
@@ -330,12 +333,3 @@ def _head(data: bytes) -> list[bytes]:
         lines.append(data[start:end])
         start = end + 1
     return lines
-
-
-def _owner_of(catalog: Catalog, record: Any) -> Owner | None:
-    if not isinstance(record, dict) or ("type" in record) == ("edge" in record):
-        return None
-    name = record.get("type", record.get("edge"))
-    if not isinstance(name, str):
-        return None
-    return catalog.node(name) if "type" in record else catalog.edge(name)

@@ -4,6 +4,7 @@ Invariant: pieces keep the order of the input and are read lazily. A size that c
 without reading is None.
 """
 
+import io
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.pandas_columns import of_pandas
+from omnigraph.exec.load.pandas_index import with_index_names
 from omnigraph.exec.load.pieces import Piece, pieces_of
 from omnigraph.exec.load.sources import Part, batch_rows, blocks, find_files
 from omnigraph.exec.load.text_cells import are_text
@@ -59,6 +61,7 @@ def open_input(source: Any, options: Options = ()) -> Input:
     if isinstance(source, bytes | bytearray):
         return Input(None, _lines(bytes(source), 1), len(source))
     if hasattr(source, "read"):
+        _require_binary(source)
         return Input(None, _stream(source), None)
     columns = _columns(source)
     if columns is not None:
@@ -87,6 +90,7 @@ def open_whole(source: Any, options: Options = ()) -> Input:
     elif isinstance(source, bytes | bytearray):
         data, label = bytes(source), None
     elif hasattr(source, "read"):
+        _require_binary(source)
         data, label = bytes(source.read()), None
     else:
         raise BadRequest(f"the older format is text, not a {type(source).__name__}")
@@ -111,13 +115,16 @@ def _columns(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
         return [pa.Table.from_batches([source])], source.nbytes
     if isinstance(source, pa.RecordBatchReader):
         return (pa.Table.from_batches([batch]) for batch in source), None
-    library = type(source).__module__.partition(".")[0]
-    if library == "pandas":
-        table = of_pandas(source)
+    library, kind = type(source).__module__.partition(".")[0], type(source).__name__
+    if library == "pandas" and kind == "DataFrame":
+        table = with_index_names(of_pandas(source), source)
         return [table], table.nbytes
-    if library == "polars":
-        table = (source.collect() if hasattr(source, "collect") else source).to_arrow()
+    if library == "polars" and kind in ("DataFrame", "LazyFrame"):
+        table = (source.collect() if kind == "LazyFrame" else source).to_arrow()
         return [table], table.nbytes
+    if library in ("pandas", "polars"):
+        hint = "give a DataFrame: a Series has to_frame()"
+        raise BadRequest(f"cannot load a {kind} of {library}", hint)
     return None
 
 
@@ -126,7 +133,8 @@ def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:
     for table in tables:
         at_once = 4 * batch_rows(table.nbytes, table.num_rows)
         for start in range(0, max(1, table.num_rows), at_once):  # columns without rows, too
-            rows = table.slice(start, at_once)
+            # A table without columns has as many rows as a slice asks for.
+            rows = table.slice(start, min(at_once, table.num_rows - start))
             yield Piece(0, None, row, rows, is_text=are_text(table.schema))
             row += rows.num_rows
 
@@ -142,6 +150,12 @@ def _records(records: Iterable[Any]) -> Iterator[Piece]:
 def _lines(data: bytes, line: int) -> Iterator[Piece]:
     if data:
         yield Piece(0, None, line, LineBlock(data, line))
+
+
+def _require_binary(source: Any) -> None:
+    if isinstance(source, io.TextIOBase):
+        hint = "open the file with mode 'rb', or give text.encode()"
+        raise BadRequest("a load reads bytes, and this file gives text", hint)
 
 
 def _stream(source: Any) -> Iterator[Piece]:

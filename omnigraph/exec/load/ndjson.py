@@ -4,7 +4,7 @@ Invariant: a record becomes one row, or at least one fault. This reader defines 
 `json_columns` reads most lines faster, and only where that gives the same rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from omnigraph.catalog.ids import entity_id, other_order
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.catalog.near_names import did_you_mean, family_hint
+from omnigraph.catalog.plain_values import date_hint
 from omnigraph.errors import BadRequest, Violation
 from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.derived_ids import derived_ids
@@ -154,11 +155,16 @@ class Records:
             return
         data = dict(row)
         ends: dict[str, Any] = {}
+        missing: list[str] = []
         if isinstance(owner, EdgeType):
             for word, other, node in (("from", "src", owner.source), ("to", "dst", owner.target)):
+                if word not in data and other not in data:
+                    missing.append(word)
                 end = data.pop(word) if word in data else data.pop(other, None)
                 ends[word] = end_id(self._catalog.nodes[node], end)
-        yield from self._keep(owner, ends, data, line)
+        for fault in self._keep(owner, ends, data, line):
+            text = f"{fault.text}; {end_columns([str(fault.property)], ())}"
+            yield replace(fault, text=text) if fault.property in missing else fault
 
     def rows(self) -> Iterator[TypedRows]:
         """The collected rows, one table a type."""
@@ -279,7 +285,8 @@ class Records:
             except Unfit as unfit:
                 if self._permissive and unfit.rule == "type" and not isinstance(value, list):
                     continue
-                text = f"{owner.name}.{name} {unfit.text}"
+                hint = date_hint(value, prop.type.scalar)
+                text = f"{owner.name}.{name} {unfit.text}{hint and f'; {hint}'}"
                 wrong = bad(unfit.rule, text, owner=owner.name, prop=name, value=value)
                 faults.append(wrong.violation)
         return values
@@ -379,6 +386,15 @@ def end_id(node: NodeType, end: Any) -> Any:
         return named_id(node, end)
     named = None if end is None else id_of_key(node, end)
     return end if named is None else named
+
+
+def end_columns(missing: Sequence[str], unknown: Sequence[str]) -> str:
+    """How columns of other names fill the missing ends of an edge: the `unknown` ones, if there are
+    enough, in their order."""
+    theirs = unknown if len(unknown) >= len(missing) else [f"THEIR_{w.upper()}" for w in missing]
+    named = dict(zip(theirs, missing, strict=False))
+    options = " ".join(f"--column {name}={word}" for name, word in named.items())
+    return f"say which column it is, like columns={named}, at a terminal {options}"
 
 
 def _no_object(record: Any) -> str:

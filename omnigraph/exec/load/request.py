@@ -30,6 +30,9 @@ OnDuplicate = Literal["last", "refuse"]
 FillRows = Callable[[TypedRows], TypedRows]
 """Gives rows the vectors of their texts."""
 
+HOW_TO_CREATE = "pass from_branch= (`from` in a request) to create it"
+"""What to do about a branch that a load does not find."""
+
 IndexTiming = Literal["now", "later"]
 """Whether the indexes of the schema are built right after the commit of a load, or by upkeep."""
 

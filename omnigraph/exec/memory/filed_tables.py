@@ -10,6 +10,7 @@ Invariant: a version is its file and the rows touched since. Columns of few enti
 their row ids; a column that is read again and again is loaded whole.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -134,6 +135,13 @@ class FiledNodes(FewCells, Nodes):
 
     def is_id(self, column: ir.Column) -> bool:
         return int(column.property_id) in self.id_columns
+
+    def is_as_filed(self, number: int) -> bool:
+        """Whether a node is as the files have it: there, and not written since."""
+        if number >= self.file.count or number in self._written:
+            return False
+        index = bisect_left(self._absent, number) if len(self._absent) else 0
+        return index == len(self._absent) or int(self._absent[index]) != number
 
     def ids_listed(self, positions: list[int]) -> list[Any]:
         """The ids at a few positions."""

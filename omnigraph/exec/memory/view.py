@@ -37,8 +37,9 @@ from omnigraph.exec.memory.resident import (
     read_edges,
     read_nodes,
 )
-from omnigraph.exec.memory.version import Source, line_of
+from omnigraph.exec.memory.version import Source, VersionKey, line_of
 from omnigraph.exec.topology.build import Step, build_topology, is_worth_a_file
+from omnigraph.lru import Lru
 from omnigraph.plan.ir import Direction
 from omnigraph.storage.derived.column_file import can_be_filed
 from omnigraph.storage.lance.derived_bases import TOUCHED_FEW
@@ -59,7 +60,9 @@ _LOADED_AT_ONCE = 16_384
 _READ_AHEAD = 1024
 """Rows of a table whose columns are read together with its ids."""
 
-_SOURCE_BYTES = 4096
+_SOURCES_MAX = 64
+"""Table versions that are kept open although nothing of them is resident. An open version takes
+tens of kilobytes, and every commit makes one."""
 
 _BYTES_A_ROW = 128
 """The peak of building a topology file: ids of both ends, keys and their order."""
@@ -74,7 +77,13 @@ class Holdings:
     def __init__(self, store: Store, bytes_max: int) -> None:
         self.store = store
         self.cache = Cache(bytes_max)
+        self.sources: Lru[VersionKey, Source] = Lru(_SOURCES_MAX)
         self._numbering = RLock()  # ids of one type get their numbers one reader at a time
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self.cache.clear()
+        self.sources.clear()
 
     def nodes(self, source: Source) -> Nodes:
         """A node table version, resident from now on."""
@@ -243,14 +252,14 @@ class TablesView:
 
     def _open(self, table: TableKey) -> Source:
         pin = self.snapshot.tables.get(table)
-        store, cache = self.holdings.store, self.holdings.cache
+        store, sources = self.holdings.store, self.holdings.sources
         if pin is None:
             return Source(store.reader(self.snapshot, table, arrived))
-        key = (line_of(pin), pin.version, "source")
-        source: Source | None = cache.get(key)
+        key = (line_of(pin), pin.version)
+        source = sources.get(key)
         if source is None:
             source = Source(store.reader(self.snapshot, table, arrived))
-            cache.put(key, source, _SOURCE_BYTES)
+            sources.put(key, source)
         return source
 
     def nodes(self, table: TableKey) -> Nodes:

@@ -11,7 +11,7 @@ Invariant: what is staged is the target with the decided changes and nothing els
 decision without conflicts is staged.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -29,6 +29,7 @@ from omnigraph.exec.merge.resolve import (
     EntityName,
     Resolve,
     Settled,
+    by_ids,
     check_options,
     no_answer,
     require_asked,
@@ -63,7 +64,10 @@ class Answers:
     @classmethod
     def checked(cls, types: Iterable[Type], by: str, resolve: Resolve) -> "Answers":
         """Answers that mean something for these types."""
-        return cls(by, resolve, check_options(types, by, resolve))
+        of_both = tuple(types)
+        check_options(of_both, by, resolve)
+        answers = by_ids(of_both, resolve)
+        return cls(by, answers, frozenset(answers if isinstance(answers, Mapping) else ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.model import Type
+from omnigraph.catalog.model import NodeType, Type
 from omnigraph.errors import BadRequest, MergeConflict
 from omnigraph.exec.changes.entities import differ_in
 from omnigraph.exec.changes.images import Image, images
@@ -26,6 +26,7 @@ from omnigraph.exec.merge.threeway import (
 )
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.from_input import Unfit, column, stored
+from omnigraph.exec.values.named_ids import named_id
 from omnigraph.types import ID_TYPE, Kind, ValueType
 
 OURS, THEIRS = "ours", "theirs"
@@ -63,15 +64,14 @@ class Settled:
         self.made_rows.append(target_rows)
 
 
-def check_options(types: Iterable[Type], by: str, resolve: Resolve) -> frozenset[EntityName]:
-    """The entities that answers are for; raises for options that mean nothing. `types` are those of
-    both sides."""
+def check_options(types: Iterable[Type], by: str, resolve: Resolve) -> None:
+    """Pass for options that mean something. `types` are those of both sides."""
     if by not in (ENTITY, PROPERTY):
         raise BadRequest(f"a merge is by entity or by property, not by '{by}'")
     if isinstance(resolve, str) and resolve not in (OURS, THEIRS):
         raise BadRequest(f"'{resolve}' resolves nothing", "use ours, theirs, a mapping or a call")
     if not isinstance(resolve, Mapping):
-        return frozenset()
+        return
     for entity in resolve:
         if not (isinstance(entity, tuple) and list(map(type, entity)) == [str, str]):
             raise BadRequest(f"{entity!r} names no entity", 'answer by ("Type", "id")')
@@ -82,7 +82,30 @@ def check_options(types: Iterable[Type], by: str, resolve: Resolve) -> frozenset
             f"answers for types that the schema does not have: {_listed(unknown)}",
             "name the entity of a conflict by its type and its id",
         )
-    return frozenset(resolve)
+
+
+class _ById(dict[EntityName, Answer]):
+    """Answers under the ids of their entities; what else a mapping answers is asked of it."""
+
+    def __init__(self, answers: Mapping[EntityName, Answer], named: Mapping[str, NodeType]) -> None:
+        self._others = answers
+        super().__init__((_named(entity, named), answers[entity]) for entity in answers)
+
+    def __missing__(self, entity: EntityName) -> Answer:
+        return self._others[entity]
+
+
+def by_ids(types: Iterable[Type], resolve: Resolve) -> Resolve:
+    """The same answers, those to nodes by id: a key may be spelled as its types have it."""
+    if not isinstance(resolve, Mapping):
+        return resolve
+    return _ById(resolve, {each.name: each for each in types if isinstance(each, NodeType)})
+
+
+def _named(entity: EntityName, nodes: Mapping[str, NodeType]) -> EntityName:
+    type_name, text = entity
+    node = nodes.get(type_name)
+    return entity if node is None else (type_name, named_id(node, text))
 
 
 def require_asked(named: frozenset[EntityName], asked: set[EntityName]) -> None:

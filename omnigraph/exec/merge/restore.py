@@ -35,6 +35,7 @@ from omnigraph.types import TableKey
 RESTORED, NOTHING_TO_RESTORE = "restored", "nothing_to_restore"
 _HINT = "restore the types that these belong to as well, or change the branch first"
 _WAY_OUT = "name the types to restore, or change the schema back first"
+_NO_VALUE = "give the property a default or make it optional (?) first, or restore other types"
 
 
 def restore_message(point: Snapshot, types: Collection[str] | None) -> str:
@@ -125,7 +126,8 @@ def _require_types(
     new = [o.name for o in restored if o.table not in source.tables and _rows(ours, o.table)]
     if new:
         reason = "the point is older than the type, which has entities today"
-        raise SchemaDiffers(point.commit_id, tuple(new), reason, _WAY_OUT)
+        way_out = _WAY_OUT if is_all else "leave it out, or change the schema back first"
+        raise SchemaDiffers(point.commit_id, tuple(new), reason, way_out)
     again = {each.table for each in types_added_again(old, today)} & chosen
     lost = [o.name for o in old.types if o.table in again and _rows(point, o.table)]
     if lost:
@@ -158,7 +160,7 @@ def _require_values(point: Snapshot, was: Type, owner: Type) -> None:
     new = [prop.name for prop in required if prop.id not in known]
     if new and _rows(point, was.table):
         reason = f"it has no value for {', '.join(new)}, which was added since and is required"
-        raise SchemaDiffers(point.commit_id, (owner.name,), reason, _WAY_OUT)
+        raise SchemaDiffers(point.commit_id, (owner.name,), reason, _NO_VALUE)
 
 
 def _rows(snapshot: Snapshot, table: TableKey) -> int:

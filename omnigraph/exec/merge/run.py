@@ -338,7 +338,8 @@ class _Merge:
                 healed=True,
                 turn=turn,
             )
-            write.require_head(ours.commit_id)  # row ids are those of the rows that were read
+            # Row ids are those of the rows that were read.
+            write.require_head(ours.commit_id, decision.parts)
             decision.stage(write)
             return write
         for each in (schema.ours, schema.merged):
@@ -351,7 +352,7 @@ class _Merge:
             turn=turn,
         )
         try:
-            changing.require_head(ours.commit_id)
+            changing.require_head(ours.commit_id, decision.parts)
             stage_schema(changing, schema, decision.parts)
         except BaseException:
             changing.abandon()

@@ -179,7 +179,8 @@ def _attempt(
         schema=catalog.schema_id,
         turn=turn,
     )
-    write.require_head(ours.commit_id)  # row ids are those of the rows that were read
+    # Row ids are those of the rows that were read.
+    write.require_head(ours.commit_id, decision.parts)
     decision.stage(write)
     return outcome(what.done, store.commit(write, expected_head=ours.commit_id))
 

@@ -33,7 +33,7 @@ from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
 from omnigraph.plan import mutation_ir
 from omnigraph.storage.locks.turns import Turn
-from omnigraph.storage.retry import change_budget
+from omnigraph.storage.retry import STRICT, change_budget
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind
 
@@ -170,13 +170,12 @@ def run_together(store: Store, catalog: Catalog, group: Sequence[Request]) -> li
         return _attempt(store, catalog, group, turn)
 
     first = group[0]
-    if not are_by_key(first) and not first.retries:
-        return attempt()
     tables = frozenset(s.table for asked in group for s in asked.plan.statements)
     kind = (first.branch, "coalesced", tables)
     if are_by_key(first):
         return store.turns.prepared_again(attempt, kind=kind)
-    return store.turns.prepared_again(attempt, budget=change_budget(first.retries), kind=kind)
+    budget = change_budget(first.retries) if first.retries else STRICT
+    return store.turns.prepared_again(attempt, budget=budget, kind=kind)
 
 
 def _outcome(run: Callable[[], MutationResult]) -> Outcome:

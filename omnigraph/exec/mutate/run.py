@@ -43,12 +43,12 @@ from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.facts import tables_read
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
-from omnigraph.storage.locks.turns import Turn
+from omnigraph.storage.locks.turns import LockTaken, Turn
 from omnigraph.storage.names import require_text as require_plain
 from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote
-from omnigraph.storage.retry import change_budget
+from omnigraph.storage.retry import STRICT, change_budget
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, Scalar, ValueType, parse_table_key
 
@@ -182,7 +182,10 @@ def _run_now(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
         return _insert(store, catalog, asked)
     if asked.retries:
         return _run_again(store, catalog, asked)
-    return _attempt(store, catalog, asked)
+    kind = asked.branch, "strict", tuple(statement.table for statement in asked.plan.statements)
+    return store.turns.prepared_again(
+        lambda turn: _attempt(store, catalog, asked, turn=turn), budget=STRICT, kind=kind
+    )
 
 
 def are_by_key(asked: Request) -> bool:
@@ -201,15 +204,19 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     The commit finds a stale base; a refusal counts only when the base is current. A match reads the
     branch: of one that finds nothing, no commit would tell that its base was stale."""
     kind = asked.branch, tuple(statement.table for statement in asked.plan.statements)
+    first: Turn | None = None
     if not asked.matches and not store.turns.is_crowded(kind):
-        write = begun(store, catalog, asked, recent=True)
+        first = Turn(may_lose=True)
+        write = begun(store, catalog, asked, recent=True, turn=first)
         try:
             return _run_and_commit(store, write, catalog, asked)
         except (Refused, Conflict):
             if store.is_current(write):
                 raise
+        except LockTaken:
+            pass
     return store.turns.prepared_again(
-        lambda turn: _attempt(store, catalog, asked, turn=turn), kind=kind
+        lambda turn: _attempt(store, catalog, asked, turn=turn), kind=kind, lost=first
     )
 
 

@@ -10,6 +10,7 @@ from omnigraph.deferred import deferred
 from omnigraph.exec.read.context import ColumnsRead, columns_read
 from omnigraph.exec.read.count_walks import chain_length, closed_pair
 from omnigraph.exec.read.joins import names_in
+from omnigraph.exec.read.point_lookup import PointLookup, point_lookup_of
 from omnigraph.exec.read.walk import WalkPlan, walk_plan_of
 from omnigraph.exec.read.walk_result import Tail, tail_of
 from omnigraph.light_dataclass import dataclass
@@ -31,6 +32,7 @@ class PreparedPlan:
     columns_shown: ColumnsRead  # by what follows the pattern
     walk: WalkPlan | None
     tail: Tail | None
+    lookup: PointLookup | None
     counts: bool  # the result is the number of rows and nothing else
     counts_last_step: bool  # only the number of rows that the last step makes is used
     counted_steps: int  # of a chain at the end of which only the number of rows is used
@@ -48,12 +50,14 @@ class PreparedPlan:
 
 def prepare(plan: ir.ReadPlan) -> PreparedPlan:
     """The facts of a plan."""
+    tail = tail_of(plan)
     return PreparedPlan(
         plan,
         columns_read(plan),
         columns_read((plan.aggregate, plan.columns, plan.order)),
         walk_plan_of(plan.pattern),
-        tail_of(plan),
+        tail,
+        point_lookup_of(plan, tail),
         _only_counts(plan),
         _counts_last_step(plan),
         _counted_steps(plan),

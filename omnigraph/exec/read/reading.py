@@ -87,6 +87,9 @@ class Reading:
         self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, stop: Stop | None
     ) -> QueryResult:
         asked = cut_plan(plan, given)
+        result = self._looked_up(asked, given, snapshot, stop)
+        if result is not None:
+            return result
         with self._history.lost.reading(snapshot):
             return self._undamaged(lambda: self._ran(asked, given, snapshot, stop))
 
@@ -98,8 +101,38 @@ class Reading:
         if running.prepared in tables.small:
             small = running.small()
             if small is not None:
+                if running.prepared.lookup is not None:
+                    running.prepared.lookup.bind(tables)
                 return small
         return guard.run(running.context.watch, running.result)
+
+    def _looked_up(
+        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, stop: Stop | None
+    ) -> QueryResult | None:
+        """The result of a point lookup whose values are mapped."""
+        prepared = self._prepare(plan)
+        lookup = prepared.lookup
+        if lookup is None or not self.few_rows_max or (stop is not None and stop.is_cancelled):
+            return None
+        try:
+            row = lookup.row(self._view(snapshot), given)
+        except DamagedFile as damaged:
+            self.close()
+            self.holdings.store.derived.reject(damaged)
+            return None
+        if row is None:
+            return None
+        values, length, profile = row
+        return QueryResult(
+            list(prepared.names),
+            snapshot.commit_id,
+            prepared.types,
+            values,
+            length,
+            plan,
+            profile,
+            _object_columns=plan.object_columns,
+        )
 
     def answer(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> ShareResult:
         """The result of a plan as one share, which has all its rows."""
@@ -205,7 +238,7 @@ class Reading:
     def close(self) -> None:
         """Empty the cache."""
         self._views.clear()
-        self.holdings.cache.clear()
+        self.holdings.clear()
 
 
 def now_ms() -> int:

@@ -6,6 +6,7 @@ arrays are made at their first use.
 """
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -63,8 +64,10 @@ class QueryResult:
 
     @cached_property
     def rows(self) -> list[JsonRow]:
-        """JSON-ready rows. Of two columns with one name a row keeps the last."""
-        return self._rows_of(self._values, self._length)
+        """JSON-ready rows. Of two columns with one name a row keeps the last, and a warning says
+        so."""
+        _warn_of_lost(self)
+        return json_rows(self)
 
     def tuples(self, limit: int | None = None) -> list[tuple[Any, ...]]:
         """The rows, or the first of them, as tuples in the order of `columns`; two columns may have
@@ -91,6 +94,7 @@ class QueryResult:
     def _part(self, start: int, length: int) -> list[JsonRow]:
         if "rows" in self.__dict__:
             return self.rows[start : start + length]
+        _warn_of_lost(self)
         return self._rows_of(_cut(self._values, start, length), length)
 
     def _preview(self) -> tuple[str, list[str], list[tuple[Any, ...]], int]:
@@ -117,6 +121,11 @@ class QueryResult:
     def __getitem__(self, index: slice) -> list[JsonRow]: ...
     def __getitem__(self, index: int | slice) -> JsonRow | list[JsonRow]:
         """A row by its number, or several by a slice; only these are converted."""
+        if isinstance(index, str):
+            raise BadRequest(
+                f"a result is a list of rows, and '{index}' is no number of one",
+                f"ask for [row[{index!r}] for row in result.rows], or result.to_arrow()[{index!r}]",
+            )
         chosen = range(self._length)[index]
         if isinstance(chosen, int):
             return self._part(chosen, 1)[0]
@@ -167,6 +176,19 @@ class QueryResult:
         if self._parts:
             return "".join(part.explain() for part in self._parts)
         return self._profile.explain(self._plan)
+
+
+def json_rows(result: QueryResult) -> list[JsonRow]:
+    """The rows without the warning, for callers that give the columns beside them."""
+    return result._rows_of(result._values, result._length)
+
+
+def _warn_of_lost(result: QueryResult) -> None:
+    columns = result.columns
+    if len(result) and len(set(columns)) < len(columns):
+        text = f"several columns are called '{repeated(columns)}', and a row keeps the last"
+        advice = "name them apart in return: … as other; or take tuples()"
+        warnings.warn(f"{text}; {advice}", stacklevel=4)
 
 
 def repeated(columns: Sequence[str]) -> str | None:

@@ -239,6 +239,12 @@ class RuleViolations:
         if self.total:
             raise ConstraintViolated(self.violations, self.total, folded=self.kinds)
 
+    def named(self) -> "RuleViolations":
+        """The same violations, the id of the row in each text."""
+        violations = tuple(each.naming_id() for each in self.violations)
+        kinds = tuple((first.naming_id(), count) for first, count in self.kinds)
+        return RuleViolations(violations, self.total, kinds)
+
     @property
     def kinds(self) -> tuple[tuple[Violation, int], ...]:
         """The first violation of each kind, and how many there are; a check has one kind."""

@@ -120,9 +120,8 @@ class _Migration:
         after = {owner.id: owner for owner in self.new.catalog.types}
         filled = fillings(self.plan, before)
         same = [(before[type_id], owner) for type_id, owner in after.items() if type_id in before]
-        joined(
-            [_violations(write, old, new, filled.get(new.id)) for old, new in same]
-        ).require_none()
+        every = joined([_violations(write, old, new, filled.get(new.id)) for old, new in same])
+        every.named().require_none()
         for type_id, owner in before.items():
             if type_id not in after:
                 write.drop_table(owner.table)

@@ -143,7 +143,7 @@ def _magnitudes(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return numbers.astype(np.uint64), np.zeros(numbers.shape, bool)
     wide = numbers.astype(np.int64)
     negative = wide < 0
-    low = np.where(negative, -(wide + 1), wide).astype(np.uint64)
+    low = np.where(negative, ~wide, wide).astype(np.uint64)
     return low + negative.astype(np.uint64), negative
 
 

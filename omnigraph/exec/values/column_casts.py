@@ -301,8 +301,9 @@ def _lists(values: pa.Array, value_type: ValueType, spelling: Spelling) -> pa.Ar
     items = values.flatten()
     if items.null_count or value_type.is_blob:
         raise NotSure
-    if value_type.scalar in INTEGERS and not pa.types.is_integer(items.type):
-        raise NotSure  # unlike a single one, a whole float in a list is no integer
+    is_json = spelling is not Spelling.TYPED
+    if is_json and value_type.scalar in INTEGERS and not pa.types.is_integer(items.type):
+        raise NotSure  # in JSON a whole float is no integer
     item = Scalar.F32 if value_type.is_vector else value_type.scalar
     cells = cast_column(items, ValueType(item), spelling)
     lengths = pc.list_value_length(values)

@@ -31,7 +31,7 @@ from omnigraph.exec.values.rows import ONE_ROW, Rows, as_numpy
 from omnigraph.exec.values.text_kernels import TEXTS
 from omnigraph.number_arrays import to_arrow
 from omnigraph.plan import ir
-from omnigraph.plan.explain import expression
+from omnigraph.plan.explain import said
 from omnigraph.plan.expressions import needs, type_of
 from omnigraph.types import Scalar, ValueType
 
@@ -89,7 +89,7 @@ class Evaluator:
             return KERNELS[call.function](arguments, call.type)
         except RowFault as fault:
             row = _row_text(call, rows, fault.row)
-            raise ExpressionFailed(fault.reason, expression(call), row) from None
+            raise ExpressionFailed(fault.reason, said(call), row) from None
 
     def _arguments(self, call: ir.Call, rows: Rows) -> list[Any]:
         """A value a row for each argument; of a constant, where the kernel takes it, one."""
@@ -150,7 +150,7 @@ class Evaluator:
             return widened(self.values(value, rows), stored)
         except RowFault as fault:
             row = _row_text(value, rows, fault.row)
-            raise ExpressionFailed(fault.reason, expression(value), row) from None
+            raise ExpressionFailed(fault.reason, said(value), row) from None
 
     def truth(self, expr: ir.Expr, rows: Rows) -> pa.Array:
         """A condition, row by row."""

@@ -144,11 +144,20 @@ def _spelled(value: pa.Scalar) -> str:
 
 
 def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
-    if value_type.scalar in INTEGERS and not value_type.is_list:
-        return _whole_number
+    if value_type.scalar in INTEGERS:
+        return lambda value: whole_numbers(value, value_type)
     if value_type.scalar is Scalar.DATETIME:
         return whole_moment
     return lambda value: value
+
+
+def whole_numbers(value: Any, value_type: ValueType) -> Any:
+    """A value, or the items of a list, with whole floats as the integers that a property holds."""
+    if value_type.scalar not in INTEGERS:
+        return value
+    if value_type.is_list and isinstance(value, list):
+        return [_whole_number(item) for item in value]
+    return value if value_type.is_list else _whole_number(value)
 
 
 def _whole_number(value: Any) -> Any:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import ExternalBlobDenied, ExternalBlobUnreadable
 from omnigraph.exec.values.scalars import SCALARS, Misfit, ReadExternal, Reason
-from omnigraph.types import INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
+from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
 
 
 class Unfit(ValueError):
@@ -112,7 +112,9 @@ def _list(value: Any, scalar: Scalar, read: ReadExternal) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise Unfit("type", f"must be an array, not {json_type_name(value)}")
     if any(item is None for item in value):
-        raise Unfit("list", "holds a null: the items of a list cannot be null")
+        # A null among floats may have been NaN: Arrow makes one of the other in columns of pandas.
+        null = "a null or NaN" if scalar in FLOATS else "a null"
+        raise Unfit("list", f"holds {null}: the items of a list cannot be null")
     return [_scalar(item, scalar, read) for item in value]
 
 

@@ -15,49 +15,49 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.ids import canonical_text, entity_id
-from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.model import Type
 from omnigraph.errors import BadRequest
 from omnigraph.exec.values.from_input import Unfit, stored
-from omnigraph.types import INTEGERS, Scalar, ValueType
+from omnigraph.types import ID_TYPE, INTEGERS, Scalar, ValueType
 
 _INTEGER = r"-?(?:0|[1-9][0-9]*)"
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}(?:\.0{0,20})?", re.ASCII)
 _STRING = r'"(?:[^"\\]|\\.)*"'
 
 
-def named_id(node: NodeType, text: str) -> str:
+def named_id(owner: Type, text: str) -> str:
     """The id of the node that a text names."""
-    form = _form(node)
+    form = _form(owner)
     if form is None or form.fullmatch(text):
         return text
-    kinds = _kinds(node)
+    kinds = _kinds(owner)
     if len(kinds) == 1:
         return respelled(text, kinds[0]) or text
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return _of_values(node, values) or text
+    return _of_values(owner, values) or text
 
 
-def named_ids(node: NodeType, texts: pa.Array) -> pa.Array:
+def named_ids(owner: Type, texts: pa.Array) -> pa.Array:
     """The ids of the nodes that texts name."""
-    form = _form(node)
+    form = _form(owner)
     if form is None:
         return texts
     are_ids = pc.fill_null(pc.match_substring_regex(texts, pattern=f"^(?:{form.pattern})$"), True)
     if pc.all(are_ids, min_count=0).as_py():
         return texts
     named = pa.array(
-        (text if text is None else named_id(node, text) for text in texts.to_pylist()), pa.utf8()
+        (text if text is None else named_id(owner, text) for text in texts.to_pylist()), pa.utf8()
     )
     return pc.if_else(are_ids, texts.cast(pa.utf8()), named)
 
 
-def id_of_key(node: NodeType, key: Any) -> str | None:
+def id_of_key(owner: Type, key: Any) -> str | None:
     """The id of the node with a key that is one value, or an array of its several values; None for
     what is no such key."""
-    return _of_values(node, key if len(node.key) > 1 else [key])
+    return _of_values(owner, key if len(owner.key) > 1 else [key])
 
 
 def respelled(text: str, value_type: ValueType) -> str | None:
@@ -69,18 +69,18 @@ def respelled(text: str, value_type: ValueType) -> str | None:
         return None
 
 
-def _of_values(node: NodeType, values: Any) -> str | None:
-    kinds = _kinds(node)
+def _of_values(owner: Type, values: Any) -> str | None:
+    kinds = _kinds(owner)
     if not kinds or not isinstance(values, list) or len(values) != len(kinds):
         return None
     key: dict[str, Any] = {}
-    for name, kind, value in zip(node.key, kinds, values, strict=True):
+    for name, kind, value in zip(owner.key, kinds, values, strict=True):
         try:
             key[name] = stored(_typed(value, kind.scalar), kind)
         except (ValueError, KeyError, ArithmeticError, Unfit, BadRequest):
             return None
     try:
-        return entity_id(node, key)
+        return entity_id(owner, key)
     except BadRequest:
         return None
 
@@ -113,14 +113,14 @@ def _value(text: str, scalar: Scalar) -> Any:
             assert_never(scalar)
 
 
-def _kinds(node: NodeType) -> list[ValueType]:
-    types = {prop.name: prop.type for prop in node.properties}
-    return [types[name] for name in node.key]
+def _kinds(owner: Type) -> list[ValueType]:
+    types = {prop.name: prop.type for prop in owner.properties}
+    return [types.get(name, ID_TYPE) for name in owner.key]  # the ends of an edge are ids
 
 
-def _form(node: NodeType) -> re.Pattern[str] | None:
+def _form(owner: Type) -> re.Pattern[str] | None:
     """A pattern that only ids of a type match; None where every text is an id."""
-    kinds = _kinds(node)
+    kinds = _kinds(owner)
     if not kinds or (len(kinds) == 1 and kinds[0].scalar is Scalar.STRING):
         return None
     return _pattern(tuple(kind.scalar for kind in kinds))

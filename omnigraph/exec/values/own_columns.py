@@ -15,7 +15,7 @@ from omnigraph.exec.values.cast_kernels import exact_number
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.selection import evaluated_over
 from omnigraph.plan import mutation_ir
-from omnigraph.plan.explain import expression
+from omnigraph.plan.explain import said
 
 
 def stored_column(rows: pa.Table, column: mutation_ir.SetColumn, given: Given) -> pa.Array:
@@ -29,7 +29,7 @@ def stored_column(rows: pa.Table, column: mutation_ir.SetColumn, given: Given) -
     except RowFault as fault:
         row = f"id {rows.column('id')[fault.row].as_py()!r}"
         reason = f"{column.name}: {fault.reason}"
-        raise ExpressionFailed(reason, expression(column.value), row) from None
+        raise ExpressionFailed(reason, said(column.value), row) from None
     return pc.add(numbers, np.zeros(1, stored.to_pandas_dtype())[0]) if _floats(stored) else numbers
 
 

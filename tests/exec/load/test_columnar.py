@@ -1,5 +1,6 @@
 """Columns that callers and files bring: Arrow, pandas, polars, Parquet, CSV, ORC."""
 
+import io
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,18 @@ def test_bad_columns_are_refused(graph: Graph, columns: dict[str, Any], rule: st
     assert [name for name, _ in refused(graph, pa.table(columns), type="Person").counts] == [rule]
 
 
+def test_a_required_column_that_is_missing_is_told_once_as_missing(graph: Graph) -> None:
+    (only,) = refused(graph, pd.DataFrame({"age": [1, 2]}), type="Person").violations
+    assert only.text == "column `name` is missing: Person needs it and has no default"
+    assert (only.rule, only.property, only.line) == ("required", "name", None)
+
+
+def test_NaN_in_a_vector_is_called_by_its_name(graph: Graph) -> None:
+    frame = pd.DataFrame({"name": ["a"], "face": [[1.0, float("nan")]]})
+    (only,) = refused(graph, frame, type="Person").violations
+    assert "Person.face holds a null or NaN" in only.text
+
+
 def test_edges_need_both_ends(graph: Graph) -> None:
     assert refused(graph, pa.table({"from": ["a"]}), edge="Knows").counts == (("required", 1),)
     table = pa.table({"from": ["a"], "to": pa.array([None], pa.utf8())})
@@ -187,3 +200,80 @@ def test_a_damaged_file_is_refused(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "p.parquet").write_bytes(b"not parquet")
     with pytest.raises(og.BadRequest, match=r"cannot read .*p.parquet as parquet"):
         graph.load(tmp_path / "p.parquet", "append", type="Person")
+
+
+@pytest.mark.parametrize("source", [pd.DataFrame(), polars.DataFrame(), pa.table({})])
+def test_a_table_without_columns_loads_no_rows(graph: Graph, source: Any) -> None:
+    assert graph.load(source, "append", type="Person").inserted == 0
+    assert graph.load(source, "append", edge="Knows").inserted == 0
+    assert contents(graph) == {}
+
+
+def test_rows_without_columns_are_refused(graph: Graph) -> None:
+    with pytest.raises(og.BadRequest, match="3 rows and no columns; reset_index"):
+        graph.load(pd.DataFrame(index=range(3)), "append", type="Person")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (pd.Series(["a"], name="name"), "cannot load a Series of pandas; give a DataFrame"),
+        (polars.Series("name", ["a"]), "cannot load a Series of polars; give a DataFrame"),
+        (pd.DataFrame({"name": ["a"]}).groupby("name"), "cannot load a DataFrameGroupBy"),
+        (io.StringIO('{"name": "a"}\n'), "this file gives text; open the file with mode 'rb'"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_what_to_give(
+    graph: Graph, source: Any, told: str
+) -> None:
+    with pytest.raises(og.BadRequest, match=told):
+        graph.load(source, "append", type="Person")
+
+
+def test_months_of_pandas_are_no_days(graph: Graph, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"name": ["Ada"], "born": pd.PeriodIndex(["2020-01"], freq="M")})
+    frame.to_parquet(tmp_path / "months.parquet")
+    for source in (frame, tmp_path / "months.parquet"):
+        told = str(refused(graph, source, type="Person"))
+        assert "Person.born is a column of pandas.period; give texts" in told
+
+
+ENDS_OF_THEIRS = (
+    "Knows needs columns for `from` and `to`; "
+    "say which column it is, like columns={'who': 'from', 'whom': 'to'}, "
+    "at a terminal --column who=from --column whom=to"
+)
+
+
+def test_edges_without_ends_say_which_columns_may_be_the_ends(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "theirs.csv").write_text("who,whom\nAda,Bob\n")
+    for source in (pa.table({"who": ["Ada"], "whom": ["Bob"]}), tmp_path / "theirs.csv"):
+        assert str(refused(graph, source, edge="Knows")).startswith(ENDS_OF_THEIRS)
+    lone = refused(graph, pa.table({"from": ["Ada"]}), edge="Knows")
+    assert "needs a column for `to`; say which column it is, like columns={'THEIR_TO'" in str(lone)
+    flat = refused(graph, [{"who": "Ada", "to": "Bob"}], edge="Knows")
+    assert "needs `from`: an edge is non-nullable at both ends; say which column" in str(flat)
+    null = refused(graph, [{"from": None, "to": "Bob"}], edge="Knows")
+    assert "say which column" not in str(null)
+
+
+def test_an_index_that_is_called_like_a_property_is_told_to_become_a_column(graph: Graph) -> None:
+    frame = pd.DataFrame({"name": ["Ada"], "age": [36]})
+    for index, column in (("name", "name"), ("age", "age")):
+        said = str(refused(graph, frame.set_index(index), type="Person"))
+        assert f"Person.{column} has no column: '{index}' is the index of the table" in said
+        assert "reset_index() makes it a column" in said
+    ends = pd.DataFrame({"from": ["Ada"], "to": ["Ada"]}).set_index("from")
+    assert "'from' is the index of the table" in str(refused(graph, ends, edge="Knows"))
+    graph.load(frame.rename_axis("row"), "append", type="Person")
+    graph.load(frame.rename_axis("id"), "merge", type="Person")
+
+
+def test_lists_of_several_types_among_objects_are_read_value_by_value(graph: Graph) -> None:
+    lists = [[1.0, 2], None, ["x"]]
+    frame = pd.DataFrame({"name": ["a", "b", "c"], "face": pd.Series(lists, dtype=object)})
+    wrong = refused(graph, frame, type="Person").violations
+    assert [(each.line, each.property) for each in wrong] == [(3, "face")]
+    mixed = pd.Series([["x"], None, [1, "y"]], dtype=object)
+    wrong = refused(graph, frame.assign(face=None, tags=mixed), type="Person").violations
+    assert [(each.line, each.property) for each in wrong] == [(3, "tags")]

@@ -283,7 +283,7 @@ def test_missing_ends_are_counted_as_such(family: Graph) -> None:
 
 
 def test_a_missing_branch_is_created_only_when_told_from_where(family: Graph) -> None:
-    with pytest.raises(og.NotFound, match="branch 'x' not found; pass `from` to create it"):
+    with pytest.raises(og.NotFound, match="branch 'x' not found; pass from_branch= "):
         family.load(lines(person("Cy")), "append", branch="x")
     with pytest.raises(og.NotFound, match="did you mean 'main'"):
         family.load(lines(person("Cy")), "append", branch="mian")

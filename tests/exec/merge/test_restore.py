@@ -259,6 +259,8 @@ def test_a_required_property_without_a_value_then_is_named(small: Graph) -> None
     with pytest.raises(og.SchemaDiffers, match="score") as refused:
         small.restore(point)
     assert refused.value.types == ("Person",)
+    with pytest.raises(og.SchemaDiffers, match="give the property a default"):
+        small.restore(point, ["Person"])
     assert small.restore(point, ["Knows"]).kind == "nothing_to_restore"
 
 

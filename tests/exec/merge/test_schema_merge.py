@@ -99,6 +99,7 @@ def test_what_narrows_is_refused_with_the_branches_and_the_step(graph: Graph) ->
         with pytest.raises(og.SchemaHeld) as refused:
             graph.schema.apply(text, branch="b")
         assert refused.value.branches == ("a", "main")
+        assert "merge or delete this branch and 'a', then apply to main" in str(refused.value)
     assert graph.schema.text == graph.schema.on("b").text == BASE
 
 

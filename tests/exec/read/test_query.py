@@ -289,4 +289,26 @@ def test_distinct_rows_of_two_columns_with_one_name_keep_the_last(graph: Graph) 
         "query q() { match { $p: Person } return distinct { $p.city as c, 1 as c } }"
     )
     assert result.columns == ["c", "c"]
-    assert result.rows == [{"c": 1}, {"c": 1}, {"c": 1}]
+    with pytest.warns(UserWarning, match="several columns are called 'c'"):
+        assert result.rows == [{"c": 1}, {"c": 1}, {"c": 1}]
+
+
+def test_rows_that_lose_a_column_of_the_same_name_warn(tmp_path: Path) -> None:
+    graph = graph_of(
+        tmp_path / "g", "node T { k: String @key  p: I64 }", {"T": [{"k": "a", "p": 7}]}
+    )
+    text = "query q() { match { $t: T } return { min($t.p), max($t.p) } }"
+    with pytest.warns(UserWarning, match=r"several columns are called 't\.p'.*tuples\(\)") as told:
+        assert graph.query(text).rows == [{"t.p": 7}]
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match="several columns"):
+        graph.query(text).one()
+    assert graph.query(text).tuples() == [(7, 7)]
+
+
+def test_a_product_of_the_largest_integer_warns_of_nothing(tmp_path: Path) -> None:
+    graph = graph_of(
+        tmp_path / "g", "node T { k: String @key  p: I64 }", {"T": [{"k": "a", "p": 1}]}
+    )
+    text = f"query q() {{ match {{ $t: T }} return {{ $t.p * {2**63 - 1} as n }} }}"
+    assert graph.query(text).rows == [{"n": 2**63 - 1}]

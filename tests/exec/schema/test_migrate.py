@@ -303,7 +303,10 @@ def test_other_branches_hold_the_schema_and_are_named(graph: Graph) -> None:
         graph.schema.apply(text)
     assert refused.value.branches == ("b", "review/a")
     assert isinstance(refused.value, og.Conflict)
-    assert graph.schema.plan(text).supported, "a plan may be asked for at any time"
+    plan = graph.schema.plan(text)
+    assert plan.supported, "a plan may be asked for at any time"
+    assert "hint: apply refuses this while there is 'b', 'review/a': " in plan.render("g")
+    assert not graph.schema.plan(changed(("age: I32?", "age: I32?  email: String?"))).hints
     assert not graph.schema.apply(SCHEMA).applied, "nothing to do is done on any graph"
     assert (head(graph), graph.schema.text) == (at, SCHEMA)
     graph.branches.merge("review/a", delete_source=True)

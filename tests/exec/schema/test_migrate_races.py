@@ -6,14 +6,18 @@ come one after the other.
 
 import json
 import multiprocessing.synchronize
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.schemas import schema_tables
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import SchemaChanged
+from omnigraph.exec.schemas import schema_tables, under_schema
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from tests.exec.evolving import SCHEMA, dump, evolving, head, heads_agree, of_type
@@ -286,3 +290,27 @@ def test_c3_who_waits_for_a_change_that_dies_settles_it_first(tmp_path: Path) ->
     texts = [graph.schema.at(commit.id).text for commit in graph.commits.list()]
     assert texts == [TEXTS[2], TEXTS[1], SCHEMA, SCHEMA]
     require_whole(graph)
+
+
+def test_threads_that_share_a_handle_all_plan_again_when_the_schema_changed(tmp_path: Path) -> None:
+    """The first of them reads the new schema, and the others must not take theirs for current."""
+    schemas = og.init(tmp_path / "g", SCHEMA)._schemas
+    before = schemas.known()
+    with og.open(tmp_path / "g") as other:
+        other.schema.apply(TEXTS[1])
+    met, is_first_done = threading.Barrier(3), threading.Event()
+    planned: list[str] = []
+
+    def work(catalog: Catalog) -> str:
+        if catalog.schema_id == before.id:
+            if met.wait(30):  # each was planned under the schema before, and is refused
+                is_first_done.wait(30)
+            raise SchemaChanged("main", str(before.id), "new")
+        planned.append(str(catalog.schema_id))
+        is_first_done.set()
+        return "done"
+
+    with ThreadPoolExecutor(3) as pool:
+        done = [pool.submit(under_schema, schemas, work) for _ in range(3)]
+        assert [each.result(60) for each in done] == ["done"] * 3
+    assert set(planned) == {str(schemas.current().id)}

@@ -241,6 +241,13 @@ def test_a_backfill_uses_the_names_after_the_change(graph: Graph) -> None:
     assert len(of_type(dump(og.open(graph.uri)), "Person")) == 5
 
 
+def test_rows_that_break_a_new_rule_are_named_in_the_message(graph: Graph) -> None:
+    with pytest.raises(og.ConstraintViolated) as refused:
+        graph.schema.apply(with_("x: I32"), backfill={"Person.x": "nullif(1, 1)"})
+    said = [f"Person.x is non-nullable and has no value (id '{id}')" for id in ("Ada", "Bob", "Cy")]
+    assert str(refused.value).split("; ")[:3] == said
+
+
 def test_an_edge_is_filled_from_its_ends(graph: Graph) -> None:
     text = SCHEMA.replace("{ since: Date? }", "{ since: Date?  pair: String }")
     graph.schema.apply(text, backfill={"Knows.pair": "src || '>' || dst"})

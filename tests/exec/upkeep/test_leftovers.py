@@ -258,7 +258,7 @@ def test_locks_of_branches_that_are_gone_go_unless_they_are_held(graph: Graph) -
     long = "long/" + "x" * 165
     graph.branches.create(long)
     mine = {lock_name(PERSON, "side"), lock_name(PERSON, long), lock_name("beside", "notes")}
-    dead = {lock_name(PERSON, "gone"), lock_name("publish", "tx/1")}
+    dead = {lock_name(PERSON, "gone"), lock_name("publish", "tx/1"), lock_name("crowd", "gone")}
     dead.add(lock_name(PERSON, "other/" + "y" * 165))
     held = lock_name(PERSON, "held")
     for name in mine | dead:

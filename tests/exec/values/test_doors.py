@@ -93,11 +93,9 @@ def test_a_literal_that_leaves_the_years_is_refused(graph: Graph) -> None:
         graph.mutate(insert)
 
 
-@pytest.mark.parametrize("value", [datetime.fromisoformat(LATE), pd.NaT])
-def test_a_python_moment_that_leaves_the_years_is_refused_by_a_load(
-    graph: Graph, value: Any
-) -> None:
-    assert "Event.at" in refused(graph, [{"name": "e", "at": value}], type="Event")
+def test_a_python_moment_that_leaves_the_years_is_refused_by_a_load(graph: Graph) -> None:
+    late = datetime.fromisoformat(LATE)
+    assert "Event.at" in refused(graph, [{"name": "e", "at": late}], type="Event")
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,9 @@ def test_an_update_reads_the_row_as_it_was_and_names_what_does_not_fit(tmp_path:
             ("c", 2**30, 2**30 % 100, None, None),
         ]
         before = graph.snapshot().commit_id
-        with pytest.raises(ExpressionFailed, match="id 'c'"):
+        with pytest.raises(ExpressionFailed, match="id 'c'") as failed:
             graph.mutate("query q() { update P set { n: n * 2 } where n > 0 }")
+        assert failed.value.expression == "multiply(n, 2)"
         assert graph.snapshot().commit_id == before
 
 

@@ -122,3 +122,17 @@ def test_edges_name_nodes_by_their_keys_at_every_door(tmp_path: Path) -> None:
     assert [each.change.op for each in graph.history("node", "Day", "2026-07-10")] == ["insert"]
     with pytest.raises(og.ConstraintViolated, match="dst '22280' not found"):
         graph.load([{"from": "20644", "to": "2031-01-01"}], "append", edge="Next")
+
+
+def test_the_key_of_an_edge_is_spelled_as_that_of_a_node_is(tmp_path: Path) -> None:
+    schema = (
+        "node Book { no: String @key }  edge Loan: Book -> Book @key(src, dst, on) { on: Date }"
+    )
+    graph = og.init(tmp_path / "loans.omni", schema=schema)
+    graph.load([{"no": "K"}, {"no": "B"}], "append", type="Book")
+    graph.load([{"from": "K", "to": "B", "on": "2010-01-01"}], "append", edge="Loan")
+    for text in ('["K","B","2010-01-01"]', '["K", "B", 14610]', '["K","B","14610"]'):
+        assert graph.entity("edge", "Loan", text).id == '["K","B","14610"]'
+        assert len(list(graph.history("edge", "Loan", text))) == 1
+    with pytest.raises(og.NotFound):
+        graph.entity("edge", "Loan", '["K","B","2011-01-01"]')
