@@ -234,7 +234,8 @@ def _count_parameter(names: Names, count: int | ast.Variable | None) -> ir.Param
     parameter = parameter_operand(names, count)
     if parameter is None:
         text = f"${count.name} is not a declared parameter"
-        hint = did_you_mean(count.name, names.parameters)
+        near = did_you_mean(count.name, names.parameters, listed=False)
+        hint = f"{near} declare it: query name(${count.name}: I64)".strip()
         raise names.fail(count.span, text, code="T14", hint=hint)
     if parameter.type.scalar not in INTEGERS or parameter.type.is_list:
         text = f"limit and offset take whole numbers, ${count.name} is {parameter.type}"

@@ -92,7 +92,7 @@ class _References:
             raise self.scope.no_value(variable)
         bound = self.scope.find(variable.name)
         if bound is None:
-            raise names.unbound(variable.name, variable.span)
+            raise names.unbound(variable.name, variable.span, is_value=True)
         code = "T23" if isinstance(bound, EdgeVar) else "T7"
         text = f"${variable.name} is an entity, not a value"
         hint = f"compare a property, or ${variable.name}.id"

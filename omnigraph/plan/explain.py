@@ -4,6 +4,7 @@ Invariant: two plans that differ print differently.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, assert_never
@@ -229,6 +230,14 @@ def _statement_line(statement: "mutation_ir.PlainStatement") -> str:
 
 def _sets(sets: "tuple[mutation_ir.SetColumn, ...]") -> str:
     return f"set {{{', '.join(f'{s.name}: {s.type} = {expression(s.value)}' for s in sets)}}}"
+
+
+_PROPERTY_ID = re.compile(r"(\$\w+\.\w+)#[0-9]+")
+
+
+def said(value: ir.Expr) -> str:
+    """A typed expression for an error: properties by their names alone."""
+    return _PROPERTY_ID.sub(r"\1", expression(value)).replace("$self.", "")
 
 
 def expression(value: ir.Expr) -> str:

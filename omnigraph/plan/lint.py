@@ -139,6 +139,10 @@ def _plan_warnings(plan: mutation_ir.Plan) -> Iterator[str]:
         for name, times in Counter(plan.output_names).items():
             if times > 1:
                 yield f"column '{name}' is returned {times} times; a JSON row keeps the last one"
+    for fused in parts_of_kind(plan, ir.Rrf):
+        first, second = fused.first.column.var, fused.second.column.var
+        if first != second:
+            yield f"rrf ranks ${first} and ${second}: only the ranking of ${first} counts"
     for comparison in parts_of_kind(plan, ir.Compare):
         yield from _never_true(comparison)
         for left, right in (

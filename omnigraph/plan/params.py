@@ -5,6 +5,7 @@ its type allows that, or is left to its default. Dates are epoch days, DateTimes
 lists and vectors tuples.
 """
 
+import base64
 import datetime
 import math
 import re
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from omnigraph.catalog.numbers import as_float
+from omnigraph.catalog.plain_values import date_hint, plain_item
 from omnigraph.errors import BadRequest
 from omnigraph.language.moments import days_of, milliseconds_of, parse_date, parse_datetime
 from omnigraph.plan.ir import Constant, Parameter
@@ -39,7 +41,7 @@ def _bound(parameter: Parameter, given: Mapping[Any, Any]) -> Constant:
     name, value_type = parameter.name, parameter.type
     if name not in given and not value_type.nullable:
         raise BadRequest(f"parameter '{name}' not provided", _missing(value_type, given))
-    value = given.get(name)
+    value = plain_item(given.get(name))
     if value is None:
         if value_type.nullable:
             return None
@@ -65,12 +67,12 @@ def _convert(value: object, value_type: ValueType) -> Constant:
     if value_type.is_vector:
         return _vector(value, value_type.dimension or 0)
     if value_type.is_list:
-        return tuple(_scalar(item, value_type.scalar) for item in _items(value))
+        return tuple(_scalar(plain_item(item), value_type.scalar) for item in _items(value))
     return _scalar(value, value_type.scalar)
 
 
 def _items(value: object) -> list[object]:
-    if hasattr(value, "tolist"):  # numpy arrays
+    if hasattr(value, "tolist"):  # a Series of pandas
         value = value.tolist()
     if not isinstance(value, list | tuple):
         raise _Wrong(f"expected array, got {_json_type(value)}")
@@ -93,6 +95,8 @@ def _scalar(value: object, scalar: Scalar) -> Constant:
         case Scalar.F32 | Scalar.F64 | Scalar.VECTOR:
             return _float(value, scalar)
         case Scalar.STRING | Scalar.BLOB:
+            if scalar is Scalar.BLOB and isinstance(value, bytes | bytearray | memoryview):
+                return f"base64:{base64.b64encode(value).decode()}"
             if not isinstance(value, str):
                 raise _Wrong(f"expected string, got {_json_type(value)}")
             return value
@@ -109,6 +113,8 @@ def _scalar(value: object, scalar: Scalar) -> Constant:
 
 
 def _integer(value: object, scalar: Scalar) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return _integer(int(value), scalar)
     if isinstance(value, str) and _DECIMAL.fullmatch(value):
         value = int(value)
     elif hasattr(value, "__index__") and not isinstance(value, bool):  # numpy integers
@@ -142,7 +148,8 @@ def _date(value: object) -> int:
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return days_of(value)
     if not isinstance(value, str):
-        raise _Wrong("expected date string")
+        hint = date_hint(value, Scalar.DATE)
+        raise _Wrong("expected date string" + (f", not the moment {value}; {hint}" if hint else ""))
     try:
         return parse_date(value)
     except ValueError as cause:
@@ -150,6 +157,8 @@ def _date(value: object) -> int:
 
 
 def _datetime(value: object) -> int:
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        value = datetime.datetime(value.year, value.month, value.day)
     if not isinstance(value, str | datetime.datetime):
         raise _Wrong("expected datetime string")
     try:

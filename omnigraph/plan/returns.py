@@ -180,6 +180,11 @@ class _Return:
             raise self.scope.no_value(variable)
         bound = self.scope.find(variable.name)
         if bound is None:
+            aliases = {each.alias.text for each in self.read.projections if each.alias is not None}
+            if variable.name in aliases:
+                text = f"variable ${variable.name} is not bound"
+                hint = f"an alias is written without $: {variable.name}"
+                raise names.fail(variable.span, text, hint=hint)
             raise names.unbound(variable.name, variable.span)
         if isinstance(bound, EdgeVar) and not edges:
             text = f"the edge ${variable.name} has no value of its own"
@@ -301,7 +306,7 @@ class _Return:
         known = self.returned if self.read.distinct else {*self.returned, *self.keys}
         if _reads_more(value, known, set() if self.read.distinct else _slots(self.measures)):
             text = "rows that are grouped or distinct can only be ordered by what is returned"
-            hint = "add it to return, or order by an alias"
+            hint = "add it to the columns of return or with, or order by an alias"
             raise self.scope.names.fail(ordering.span, text, code="T9", hint=hint)
 
 

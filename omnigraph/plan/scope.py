@@ -99,14 +99,20 @@ class Names:
         """The error that points at a piece of this query's text."""
         return TypeCheckError.at(self.source, span, text, code=code, hint=hint)
 
-    def unbound(self, name: str, span: Span, code: str | None = None) -> TypeCheckError:
-        """The error of a variable that has no meaning where it stands."""
+    def unbound(
+        self, name: str, span: Span, code: str | None = None, *, is_value: bool = False
+    ) -> TypeCheckError:
+        """The error of a variable that has no meaning where it stands; `is_value` where a parameter
+        could stand."""
         hint = ""
         if name in self.on_the_way:
             hint = f"${name} is each step of a walk and has a name only in its where; "
             hint += "name the walk, $path = …, and return edges($path) or nodes($path)"
         elif name in self.parameters:
             hint = "a parameter has no properties"
+        elif is_value:
+            near = did_you_mean(name, self.parameters, listed=False)
+            hint = f"{near} declare it as a parameter: query name(${name}: …)".strip()
         return self.fail(span, f"variable ${name} is not bound", code=code, hint=hint)
 
     def node(self, name: ast.Name, code: str) -> NodeType:

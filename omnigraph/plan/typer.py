@@ -34,6 +34,7 @@ Leaf = Callable[[ast.Expr], ir.Expr]
 """The meaning of a variable, a property, an alias, an aggregate, a search or an inner pattern."""
 
 DAY_MS = 86_400_000
+_DURATION_HINT = "write now() - 30d, or $a.at > $b.at + 2h; a difference of moments is a number"
 _Operator = ast.ArithmeticOperator
 _KERNELS = {
     _Operator.ADD: "add",
@@ -89,7 +90,7 @@ class Typer:
                 return self._case(expression)
             case ast.Duration(span=span):
                 text = "a duration stands beside a date or a moment"
-                raise self.names.fail(span, text, code="T7", hint="write now() - 30d")
+                raise self.names.fail(span, text, code="T7", hint=_DURATION_HINT)
             case ast.Comparison():
                 return self._comparison(expression)
             case ast.IsNull(subject=subject, negated=negated):

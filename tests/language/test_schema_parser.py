@@ -134,7 +134,8 @@ def test_the_excerpt_points_right_behind_wide_signs() -> None:
 
 
 def test_an_unknown_type_names_the_known_ones() -> None:
-    assert "String, Blob, Bool" in refused("node A { x: Text }").hint
+    assert "String, Blob, Bool" in refused("node A { x: Colour }").hint
+    assert refused("node A { x: Text }").hint == "write String"
 
 
 def test_the_star_of_older_documents_is_explained() -> None:

@@ -47,9 +47,26 @@ from omnigraph.language.query.parser import parse_queries
         ("match { $p: Person } return { $p } LIMIT 3", "small letters: limit"),
         ("match { $p: Person } return { $p } sort { $p.age }", "write order {"),
         ("match { $p: Person } return { p.name }", "with $: $p.name"),
+        ('match { $p: Person { name = "x" } } return { $p }', "follows a colon: name: …"),
+        ('match { $p: Person { age: 3, name = "x" } } return { $p }', "follows a colon: name: …"),
+        ('match { $p: Person  $p.name startswith "A" } return { $p }', "write starts_with"),
+        ("match { $p: Person } return { $p } skip 5", "write offset 5"),
+        ("match { $p: Person } return { $p } limit 2 skip 5", "write offset 5"),
+        ("match { $p: Person  $p knows{1..2} $q } return { $p }", "comma: knows{1,3}"),
+        ("match { $p: Person } return { * }", "or $p for its id"),
         ("match { $p: Person } return { * }", "write $p.* for every property"),
         ("match { $p: Person } return { $p.name, * }", "write $p.* for every property"),
         ("match { $p: Person } return distinct { * }", "write $p.* for every property"),
+        ("match { $a: A  $a e $b: B } return { $a }", "$a e $b  $b: Type"),
+        ("match { $a: A  $a $k:e|f{1,6} $b: B } return { $a }", "$a $k:e|f{1,6} $b  $b: Type"),
+        ("match { $a: A  $a -[parent]-> $b } return { $a }", "without an arrow, $a parent $b"),
+        ("match { $a: A  $a <-[parent]- $b } return { $a }", "without an arrow, $a parent $b"),
+        ("match { $a: A  $a -[parent*1..3]-> $b } return { $a }", "knows{1,3} $b"),
+        ("match { $a: A  $a -[$k:parent]-> $b } return { $a }", "without an arrow"),
+        ("match { $a: A  $a -parent-> $b } return { $a }", "without an arrow"),
+        ("match { $a: A  $a --> $b } return { $a }", "without an arrow"),
+        ("match { $a: A  $a parent*1..3 $b } return { $a }", "in braces: $a knows{1,3} $b"),
+        ("match { $a: A  $a parent*..3 $b } return { $a }", "in braces: $a knows{1,3} $b"),
         ("insert near { x: 1 }", "with a capital letter: Near"),
         ("delete person where true", "with a capital letter: Person"),
     ],
@@ -57,6 +74,20 @@ from omnigraph.language.query.parser import parse_queries
 def test_what_other_languages_write_is_answered_with_what_to_write(body: str, hint: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_queries(f"query q() {{ {body} }}")
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("head", "hint"),
+    [
+        ("query q", "even if there are none: query q() {"),
+        ("query q($x: int)", "write I64, or I32"),
+        ("query q($v: Vector(2), $x: [string])", "write String"),
+    ],
+)
+def test_the_head_of_a_query_is_answered_with_what_to_write(head: str, hint: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_queries(f"{head} {{ match {{ $p: Person }} return {{ $p }} }}")
     assert hint in caught.value.hint
     assert f"help: {caught.value.hint}" in str(caught.value)
 
@@ -115,6 +146,15 @@ def test_a_bare_match_is_told_that_queries_have_names() -> None:
         ('node A { t: enum("a", "b") }', "without quotes: enum("),
         ('node A { t: enum(a, "b") }', "without quotes: enum("),
         ("node A { t: Enum(a, b) }", "small letters: enum("),
+        ("node A { t: Decimal(10,2) }", "write F64, or I64 of the smallest unit"),
+        ("node A { t: Decimal }", "write F64, or I64 of the smallest unit"),
+        ("node A { t: Duration }", "write I64, of milliseconds"),
+        ("node A { t: String(20) }", "write String;"),
+        ("node A { t: Date = 2024-01-01 }", 'in quotes: born: Date = "2024-01-31"'),
+        ("node a { t: I32 }", "with a capital letter: node A"),
+        ("node A { t: I32 } edge knows: A -> A", "with a capital letter: edge Knows"),
+        ("type A { t: I32 }", "declared as node Book { … }"),
+        ("node A { t: I32 } enum Colour { red }", "state: enum(open, closed)"),
         ("node A { t: I32 } edge About A -> A", "edge About: Book -> Author"),
         ("node A { t: I32 } node Subject { t: I32 } edge E: A -> Subjct", "'Subject'"),
     ],

@@ -68,6 +68,29 @@ def test_a_step_of_a_walk_outside_its_where_is_told_how_to_get_at_it(column: str
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("match { $e: Event  $e.ends - $e.at > 2h } return { $e.no }", "$a.at > $b.at + 2h"),
+        ("match { $e: Event  $e.at > $when } return { $e.no }", "query name($when: …)"),
+        ("match { $e: Event } return { $e.no } limit $n", "query name($n: I64)"),
+        ("match { $e: Event } return { $e.no as name } order { $name }", "without $: name"),
+        (
+            "match { $e: Event  $e leads $f } with { $e, count($f) as n } order { $e.no } "
+            "match { $e leads $g } return { $g.no }",
+            "columns of return or with",
+        ),
+    ],
+)
+def test_a_query_that_is_nearly_right_is_told_what_to_write(body: str, hint: str) -> None:
+    events = accept(
+        "node Event { no: String @key  at: DateTime  ends: DateTime } edge Leads: Event -> Event"
+    )
+    with pytest.raises(TypeCheckError) as refused:
+        compile_query(f"query q() {{ {body} }}", events)
+    assert hint in refused.value.hint
+
+
 def test_nearest_of_two_nodes_is_told_how_to_compare_their_vectors() -> None:
     rank = "order { nearest($a.v, $b.v) } limit 3"
     text = f"query q() {{ match {{ $a: Part  $b: Part }} return {{ $a }} {rank} }}"

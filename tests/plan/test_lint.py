@@ -248,3 +248,13 @@ def test_the_fields_of_an_object_are_described() -> None:
         {"name": "c", "kind": "object", "fields": [{**name, "nullable": True}], "nullable": True},
         {"name": "age", "kind": "int", "nullable": True},
     ]
+
+
+def test_a_fusion_of_rankings_of_two_variables_is_doubted() -> None:
+    fused = 'rrf(nearest($p.vec, [0.0, 1.0]), bm25($q.bio, "x"))'
+    match = "match { $p: Person  $q: Person  $p knows $q }"
+    text = f"query q() {{ {match} return {{ $p }} order {{ {fused} }} limit 3 }}"
+    (result,) = lint(text, SCHEMA).results
+    assert result.warnings == ("rrf ranks $p and $q: only the ranking of $p counts",)
+    (result,) = lint(text.replace("$q.bio", "$p.bio"), SCHEMA).results
+    assert result.warnings == ()

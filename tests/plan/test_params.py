@@ -3,12 +3,18 @@
 import datetime
 
 import numpy
+import pandas
 import pytest
 
 from omnigraph.errors import BadRequest
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan.ir import Parameter
 from omnigraph.plan.params import bind_parameters
+
+A_MOMENT = (
+    "param 'x': expected date string, not the moment 1970-01-02 00:00:00; "
+    "give its date: value.date()"
+)
 
 
 def declared(text: str) -> tuple[Parameter, ...]:
@@ -40,6 +46,17 @@ def declared(text: str) -> tuple[Parameter, ...]:
         ("Vector(2)", [1, 0.5], (1.0, 0.5)),
         ("Vector(2)", numpy.array([1, 0.5], dtype="float32"), (1.0, 0.5)),
         ("I64", numpy.int64(7), 7),
+        ("Bool", numpy.bool_(True), True),
+        ("Blob", b"hi", "base64:aGk="),
+        ("Date", numpy.datetime64("1970-01-02"), 1),
+        ("[Date]", numpy.array(["1970-01-02"], "datetime64[D]"), (1,)),
+        ("DateTime", numpy.datetime64("1970-01-01T00:01", "ns"), 60_000),
+        ("DateTime", datetime.date(1970, 1, 2), 86_400_000),
+        ("Date?", pandas.NaT, None),
+        ("I64", 1001.0, 1001),
+        ("[I64]", [1001.0, 1002], (1001, 1002)),
+        ("DateTime", numpy.datetime64("1970-01-01T00:00:01.5", "ns"), 1500),
+        ("[DateTime]", numpy.array(["1970-01-01T00:01"], dtype="datetime64[ns]"), (60_000,)),
         ("String?", None, None),
         ("Vector(3)?", None, None),
     ],
@@ -57,11 +74,16 @@ def test_a_value_of_the_declared_type_is_bound(
         ("String", ["a"], "param 'x': expected string, got array"),
         ("Blob", {}, "param 'x': expected string, got object"),
         ("Bool", 1, "param 'x': expected boolean, got number"),
+        ("Date", datetime.datetime(1970, 1, 2), A_MOMENT),
+        ("String", b"hi", "param 'x': expected string, got bytes"),
+        ("Date", pandas.Timestamp("1970-01-02"), A_MOMENT),
+        ("Date", numpy.datetime64("1970-01-02T00", "ns"), A_MOMENT),
         ("I32", 5_000_000_000, "param 'x': value 5000000000 exceeds I32"),
         ("I32", "5000000000", "param 'x': value 5000000000 exceeds I32"),
         ("U32", -1, "param 'x': value -1 exceeds U32"),
         ("U64", 2**64, f"param 'x': value {2**64} exceeds U64"),
-        ("I32", 1.0, "param 'x': expected integer, got number"),
+        ("I32", 1.5, "param 'x': expected integer, got number"),
+        ("I32", float("inf"), "param 'x': expected integer, got number"),
         ("I32", True, "param 'x': expected integer, got boolean"),
         ("I32", "1.5", "param 'x': expected integer, got string"),
         ("I32", "9" * 5000, "param 'x': expected integer, got string"),

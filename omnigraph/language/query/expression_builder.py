@@ -291,6 +291,11 @@ class ExpressionBuilder:
                 raise Fault(item.span, "lists cannot be nested", code="bad-list")
             if not isinstance(item, ast.Literal):
                 text, hint = "a list holds constants", "pass a list that varies as a parameter"
+                if isinstance(item, ast.Alias):
+                    name = item.name
+                    hint = (
+                        f'a text stands in quotes, "{name}"; an edge without an arrow, $a {name} $b'
+                    )
                 raise Fault(item.span, text, code="bad-list", hint=hint)
         require_one_type(given)
         return ast.ListLiteral(given, span=span_of((start, end)))

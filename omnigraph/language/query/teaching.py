@@ -6,6 +6,8 @@ that the parser did not expect, and is empty where nothing is known.
 
 import re
 
+from omnigraph.language.schema.slips import TYPE_WORDS
+
 _WORDS = {
     "select": "a query is written query name() { match { … } return { … } }",
     "from": "a query is written query name() { match { … } return { … } }",
@@ -18,6 +20,9 @@ _WORDS = {
     "xor": "write (a or b) and not (a and b)",
     "between": "write $p.age >= 3 and $p.age <= 4",
     "sort": "write order { $p.name desc, $p.age }",
+    "startswith": 'write starts_with: $p.name starts_with "A"',
+    "endswith": 'write ends_with: $p.name ends_with "a"',
+    "skip": "write offset 5",
     "distinct": "distinct stands before the braces, return distinct { … }, or in count(distinct …)",
 }
 _SHOUTED = re.compile(
@@ -43,11 +48,20 @@ _UNITS = frozenset((*_LONG_UNITS, *(f"{unit}s" for unit in _LONG_UNITS), "y", "m
 _AMOUNT = re.compile(r"[0-9]+([A-Za-z]+)")
 _BEGINNINGS = ("match", "return", "insert", "update", "delete", "upsert")
 _SECTIONS = ("return", "having", "order")
+_PATTERNS = ("match", "not", "optional", "exists", "count")
 _COMPARATORS = ("=", "!=", "<", "<=", ">", ">=", "contains", "starts_with", "ends_with", "matches")
 _OPAQUE = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _WRITTEN = re.compile(r"\b(update|delete)\s+([A-Z]\w*)(?:\s+set\s*\{[^{}]*\})?\s*\Z")
 _NULL_TEST = re.compile(r"\bis\s+(not\s+)?\Z")
+_ARROW = re.compile(r"-\s*\[[^\[\]{}()]*\Z|-\s*\w*\s*-\s*\Z")
+_WALKED = re.compile(
+    r"(\$\w+\s+(?:\$\w+\s*:\s*)?<?\w+(?:\s*\|\s*\w+)*>?\s*(?:\*|\{[^{}]*\})?\s*(\$\w+))\s*\Z"
+)
+_STARRED = re.compile(r"\$\w+\s+(?:\$\w+\s*:\s*)?<?\w+(?:\s*\|\s*\w+)*>?\s*\*\s*\Z")
 _BARE_WORD = re.compile(r"(?<![.$\w])([a-z_]\w*)\s*\Z")
+_NODE_BRACES = re.compile(r":\s*[A-Z]\w*\s*\{[^{}]*\Z")
+_ASSIGNED = re.compile(r"[a-z_]\w*\s*=")
+_PARAMETER = re.compile(r"\bquery\s+\w+\s*\([^{}]*:\s*\[?\s*\Z")
 _BEFORE = re.compile(r"(\$?[A-Za-z_][A-Za-z0-9_]*|[^\sA-Za-z0-9_$])\s*\Z")
 
 
@@ -61,6 +75,8 @@ def syntax_hint(source: str, position: int) -> str:
     unit = _AMOUNT.match(source, position)
     if unit and unit[1].lower() in _UNITS:
         return _DURATION
+    if _NODE_BRACES.search(before) and _ASSIGNED.match(source, position):
+        return f"in the braces of a node a value follows a colon: {token}: …; leave out the ="
     return (
         (_of_capitals(token) if before.strip() else "")
         or _of_pair(previous, token)
@@ -140,8 +156,20 @@ def _of_pair(previous: str, token: str) -> str:
 def _of_place(before: str, token: str) -> str:
     """Hints that the surroundings of a token give."""
     block = _block_of(before)
+    if token == "{" and (named := re.search(r"\bquery\s+(\w+)\s*\Z", before)):
+        return f"parameters stand in parentheses, even if there are none: query {named[1]}() {{"
+    if token == "." and (hops := re.search(r"(\w+)\s*\{\s*([0-9]+)\s*\.?\Z", before)):
+        return f"hops are written with a comma: {hops[1]}{{{hops[2]},3}}"
+    if token.lower() in TYPE_WORDS and _PARAMETER.search(before):
+        return f"types begin with a capital letter: write {TYPE_WORDS[token.lower()]}"
     if token == ":" and re.search(r"\(\s*\$?\w*\s*\Z", before):
         return "a node is written $a: Person, an edge $a knows $b, without parentheses"
+    if _ARROW.search(before) and (token in (":", ".", ">") or token.isdigit()):
+        return "an edge is written without an arrow: $a knows $b, of several hops $a knows{1,3} $b"
+    if _STARRED.search(before) and (token == "." or token.isdigit()):
+        return "a range of hops stands in braces: $a knows{1,3} $b; knows* is one hop or more"
+    if token == ":" and block in _PATTERNS and (walked := _WALKED.search(before)):
+        return f"the type of a node stands beside the edge: {walked[1]}  {walked[2]}: Type"
     if token == "{" and re.search(r"[(,]\s*(?:distinct\s+)?\$\w+\s*\Z", before):
         return "an object is a column of return, not a value: $p as person { name, age }"
     if token == "+" and re.search(r"\$\w+\s*:?\s*<?[a-z_]\w*(?:\s*\|\s*\w+)*>?\s*\Z", before):
@@ -158,12 +186,12 @@ def _of_place(before: str, token: str) -> str:
         and before.rstrip().endswith(("{", ","))
     ):
         variable = match[0] if (match := re.search(r"\$\w+", before)) else "$p"
-        return f"write {variable}.* for every property, or {variable} for the whole node"
-    if token == "," and block in ("match", "not", "optional", "exists", "count"):
+        return f"write {variable}.* for every property, or {variable} for its id"
+    if token == "," and block in _PATTERNS:
         return "clauses of match follow one another without commas"
     if not before.strip() and token.lower() in _BEGINNINGS:
         return f"a query has a name: query name() {{ {token.lower()} … }}"
-    if token in _COMPARATORS and block in ("match", "not", "optional", "exists", "count", "where"):
+    if token in _COMPARATORS and block in (*_PATTERNS, "where"):
         return "comparisons do not chain: join them with and; a - after a value subtracts"
     if token == "order" and re.search(r"\b(limit|offset)\b[^{}]*\Z", before):
         return "order comes before limit and offset"

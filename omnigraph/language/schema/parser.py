@@ -24,7 +24,7 @@ from omnigraph.language.schema.ast import (
     TypeExpr,
 )
 from omnigraph.language.schema.items import AtItem, Interval, Keyword, Positional, Word
-from omnigraph.language.schema.slips import syntax_hint
+from omnigraph.language.schema.slips import syntax_hint, type_hint
 from omnigraph.language.token import Token
 from omnigraph.types import VECTOR_DIMENSION_MAX, Scalar, Span, ValueType
 
@@ -244,9 +244,11 @@ class _SchemaBuilder:
         if name == Scalar.VECTOR:
             return _vector(span, dimension)
         if name not in _BASE_NAMES:
-            raise Fault(span, f"unknown type '{name}'", code="bad-type", hint=_TYPES_HINT)
+            hint = type_hint(str(name)) or _TYPES_HINT
+            raise Fault(span, f"unknown type '{name}'", code="bad-type", hint=hint)
         if dimension is not None:
-            raise Fault(dimension[1], f"{name} takes no dimension", code="bad-type")
+            hint = f'write {name}; a bound on a text is @check(name, "^.{{0,20}}$")'
+            raise Fault(dimension[1], f"{name} takes no dimension", code="bad-type", hint=hint)
         return TypeExpr(ValueType(Scalar(str(name))), span)
 
     def dimension(self, children: Children) -> tuple[Token, Span]:
