@@ -5,6 +5,7 @@ before anything is opened or written, never an exception from deep inside.
 """
 
 import inspect
+import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
@@ -29,6 +30,20 @@ _WORDS = {
     dict: "a dict",
     NoneType: "None",
 }
+
+_MEANT = {
+    "node": ("type",),
+    "label": ("type",),
+    "type_name": ("type",),
+    "from": ("from_branch", "from_"),
+    "from_": ("from_branch",),
+    "base": ("from_branch", "from_"),
+    "into": ("branch",),
+    "at": ("snapshot",),
+    "parameters": ("params",),
+    "author": ("actor",),
+}
+"""Arguments that people look for under other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,7 @@ class _Kind:
 def checked(call: Callable[P, R]) -> Callable[P, R]:
     """A function that refuses arguments of other types than it declares."""
     known: list[tuple[tuple[str, ...], dict[str, _Kind]]] = []
+    takes_any = bool(call.__code__.co_flags & inspect.CO_VARKEYWORDS)
 
     @wraps(call)
     def door(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -78,11 +94,23 @@ def checked(call: Callable[P, R]) -> Callable[P, R]:
             if name in kinds and not kinds[name].fits(value):
                 raise _wrong(name, value, kinds[name])
         for name, value in kwargs.items():
+            if name not in names and not takes_any:
+                raise _unknown(call, name, names)
             if name in kinds and not kinds[name].fits(value):
                 raise _wrong(name, value, kinds[name])
         return call(*args, **kwargs)
 
     return door
+
+
+def _unknown(call: Callable[..., object], name: str, names: tuple[str, ...]) -> TypeError:
+    """The error of a keyword that a function does not have, in the class that Python gives it."""
+    own = [each for each in names if each != "self"]
+    meant = next((each for each in _MEANT.get(name, ()) if each in own), None)
+    hint = ", ".join(f"{each}=" for each in own) if meant is None else f"{meant}="
+    if meant == "type" and "edge" in own:
+        hint = "type= for nodes, edge= for edges"
+    return TypeError(f"{call.__name__}() has no argument '{name}'; write {hint}")
 
 
 def _kinds(call: Callable[..., object]) -> tuple[tuple[str, ...], dict[str, _Kind]]:
@@ -112,7 +140,11 @@ def require_address(uri: str | os.PathLike[str]) -> None:
 
 
 def _wrong(name: str, value: object, kind: _Kind) -> BadRequest:
-    return BadRequest(f"{name} is {kind.words}, not {_described(value)}", "pass another value")
+    hint = "pass another value"
+    if name == "id" and isinstance(value, list | tuple):
+        array = json.dumps([str(each) for each in value], ensure_ascii=False)
+        hint = f"the id of a key of several properties is the text of an array: {array!r}"
+    return BadRequest(f"{name} is {kind.words}, not {_described(value)}", hint)
 
 
 def _described(value: object) -> str:

@@ -28,7 +28,7 @@ Invariant: fields carry the facts and survive pickling; the message is derived f
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from itertools import groupby
 from typing import Any, Self
 
@@ -406,7 +406,9 @@ class GraphClosed(Refused):
     uri: str
 
     def __str__(self) -> str:
-        return f"the graph '{self.uri}' was closed; open it again: omnigraph.open({self.uri!r})"
+        is_served = self.uri.startswith(("http://", "https://"))
+        again = "connect again: omnigraph.connect" if is_served else "open it again: omnigraph.open"
+        return f"the graph '{self.uri}' was closed; {again}({self.uri!r})"
 
 
 @dataclass(eq=False)
@@ -551,8 +553,14 @@ class Violation:
         more = "" if count == len(shown) else f", and {count - len(shown)} more"
         return f"{count} {noun}: {', '.join(texts)}{more}"
 
+    def naming_id(self) -> Self:
+        """This violation with the id of its row in the text, for data that has no lines."""
+        is_told = self.id is None or f"'{self.id}'" in self.text
+        return self if is_told else replace(self, text=f"{self.text} (id '{self.id}')")
+
     def _named(self) -> str:
-        named = [] if self.id is None else [f"id '{self.id}'"]
+        is_told = self.id is None or self.text.endswith(f"(id '{self.id}')")
+        named = [] if is_told else [f"id '{self.id}'"]
         return ", ".join([*named, *([] if self.line is None else [self._where()])])
 
     def kind(self) -> tuple[str, str, str]:
@@ -939,11 +947,18 @@ class SchemaHeld(Conflict):
     step: str = ""
 
     def __str__(self) -> str:
-        names = ", ".join(f"'{name}'" for name in self.branches)
         what = f" ({self.step})" if self.step else ""
+        change = f"a change that does more than add or widen{what}"
+        names = ", ".join(f"'{name}'" for name in self.branches if name != "main")
+        if "main" in self.branches:  # it was asked of another one
+            beside = f" and {names}" if names else ""
+            return (
+                f"{change} is made on 'main' alone, while there is no other branch; merge or "
+                f"delete this branch{beside}, then apply to main"
+            )
         return (
-            f"a change that does more than add or widen{what} needs 'main' to be the only branch, "
-            f"and there is {names}; merge or delete what is not main, then apply to main"
+            f"{change} needs 'main' to be the only branch, and there is {names}; merge or delete "
+            "what is not main, then apply to main"
         )
 
 

@@ -6,6 +6,7 @@ command that finds none or two says so before it touches anything.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from omnigraph.cli.config import GraphProfile, config
 from omnigraph.cli.scope import scope
 from omnigraph.cli.servers import graph_url, is_served
 from omnigraph.errors import BadRequest
+
+
+class NoGraphNamed(typer.BadParameter):
+    """A command line and settings that name no graph."""
 
 
 def graph_uri(*named: str | None) -> str:
@@ -56,7 +61,7 @@ def _configured(profile: str | None, graph: str | None) -> str:
     if target_profile.cluster is not None:
         root = settings.clusters.get(target_profile.cluster, target_profile.cluster)
         return _clustered(root, graph or target_profile.default_graph)
-    raise typer.BadParameter(
+    raise NoGraphNamed(
         f"name a graph: pass its path, --store URI, or set defaults.store in {settings.path}"
     )
 
@@ -120,6 +125,37 @@ def name_and_graph(
     if words and named is not None:
         raise typer.BadParameter("--name and a name are mutually exclusive: pass one")
     return (words[0] if words else named), path
+
+
+def name_and_uri(
+    words: list[str], named: str | None, store: str | None, text: str | None
+) -> tuple[str | None, str]:
+    """The query's name and the address of the graph. Where nothing else names a graph, a word that
+    names no query of the text can only be one."""
+    given = list(words)
+    name, path = name_and_graph(words, named, store)
+    try:
+        return name, graph_uri(path, store)
+    except NoGraphNamed:
+        if (
+            len(given) != 1
+            or text is None
+            or re.search(rf"\bquery\s+{re.escape(given[0])}\b", text)
+        ):
+            raise
+        return named, given[0]
+
+
+def two_points_and_uri(before: str, after: str, *named: str | None) -> str:
+    """The address of a graph whose two points come first on the command line."""
+    try:
+        return graph_uri(*named)
+    except NoGraphNamed:
+        if not _is_an_address(after):
+            raise
+        raise typer.BadParameter(
+            f"AFTER is missing: '{after}' is a graph; write {before} AFTER {after}"
+        ) from None
 
 
 def point_and_graph(words: list[str], elsewhere: str | None) -> tuple[str | None, str | None]:

@@ -12,9 +12,8 @@ import typer
 
 from omnigraph.arguments import as_given
 from omnigraph.cli.address import (
-    graph_uri,
     is_local,
-    name_and_graph,
+    name_and_uri,
     require_outside_cluster,
 )
 from omnigraph.cli.column_output import column_bytes, show_bytes
@@ -107,21 +106,23 @@ def query(
     engine: EngineOption = Engine.AUTO,
     json: Json = False,
     store: Store = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Do not say what was written to --out.")
+    ] = False,
 ) -> None:
     """Run a read query and print its rows."""
     with plain_errors(), heard_interrupts():
         exclusive(branch=branch, snapshot=snapshot)
         exclusive(json=json, format=None if format is Format.JSON else format)
         format = Format.JSON if json else format or format_of_ending(out)
-        query_name, path = name_and_graph(list(words or ()), name, store)
-        uri = graph_uri(path, store)
+        query_name, uri = name_and_uri(list(words or ()), name, store, source)
         given = read_params(params, params_file)
         on = None if snapshot is not None else branch or MAIN
         if _is_stored(query_name, query, source, uri):
             from omnigraph.cli.server_commands import invoked
 
             answer = invoked(uri, query_name or "", given, on, snapshot)
-            _deliver(answer, format, out)
+            _deliver(answer, format, out, quiet=quiet)
             return
         text = query_source(query, source, or_stored=True)
         with open_graph(uri, read_only=True) as graph:
@@ -135,17 +136,20 @@ def query(
             )
         if format in BINARY:
             show_bytes(column_bytes(result.to_arrow(), format), out)
+            _say_written(len(result), out, quiet=quiet)
             return
+        from omnigraph.exec.read.result import json_rows
+
         answer = QueryRows(
             result.query_name,
             on,
             snapshot,
             result.columns,
-            result.rows,
+            json_rows(result),
             result.tuples(),
             result.commit_id,
         )
-        _deliver(answer, format, out)
+        _deliver(answer, format, out, quiet=quiet)
 
 
 def mutate(
@@ -171,8 +175,7 @@ def mutate(
 ) -> None:
     """Run a mutation. Exits with 4 if --if-commit names another commit than the branch's head."""
     with plain_errors():
-        query_name, path = name_and_graph(list(words or ()), name, store)
-        uri = graph_uri(path, store)
+        query_name, uri = name_and_uri(list(words or ()), name, store, source)
         given = read_params(params, params_file)
         is_stored = _is_stored(query_name, query, source, uri)
         text = "" if is_stored else query_source(query, source, or_stored=True)
@@ -245,7 +248,7 @@ def _require_room(uri: str, *, force: bool) -> None:
         )
 
 
-def _deliver(answer: QueryRows, format: Format | None, out: str | None) -> None:
+def _deliver(answer: QueryRows, format: Format | None, out: str | None, *, quiet: bool) -> None:
     """Rows to standard output, or to a file that appears when it is whole."""
     if out is None:
         show_answer(answer, format)
@@ -253,9 +256,16 @@ def _deliver(answer: QueryRows, format: Format | None, out: str | None) -> None:
     shape = _text_format(answer, format)
     text = "".join(f"{line}\n" for line in lines_of(answer, shape))
     show_bytes(iter([text.encode("utf-8", "backslashreplace")]), out)
+    _say_written(len(answer.cells), out, quiet=quiet)
     if shape is Format.CSV and any(value is None for row in answer.cells for value in row):
         # Nothing tells this `null` from the text, so a load of the file would take it for one.
         typer.echo("nulls are written as null, which load reads as a text: load parquet", err=True)
+
+
+def _say_written(rows: int, out: str | None, *, quiet: bool) -> None:
+    """Say on standard error what a file was written with."""
+    if out is not None and not quiet:
+        typer.echo(f"wrote {rows} rows to {out}", err=True)
 
 
 def _text_format(answer: QueryRows, format: Format | None) -> Format:

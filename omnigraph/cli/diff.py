@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 import typer
 
 from omnigraph.cli import completing
-from omnigraph.cli.address import graph_uri
+from omnigraph.cli.address import two_points_and_uri
 from omnigraph.cli.change_text import diff_lines, preview_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.filters import Kinds, Ops, change_filter
@@ -68,7 +68,7 @@ def diff(
     `+` is inserted, `-` deleted, `~` updated. json and jsonl carry every value whole.
     """
     exclusive(json=json, format=None if format is DiffFormat.JSON else format)
-    where = graph_uri(path, uri, store)
+    where = two_points_and_uri(before, after, path, uri, store)
     with plain_errors(), open_graph(where, read_only=True) as graph:
         changes = graph.diff(before, after, **change_filter(kind, type_, op))
         ends = changes.between

@@ -83,7 +83,7 @@ class RowsType:
             catalog = graph.schema.on(branch).catalog
         except NotFound:
             if base is None:
-                raise
+                return {"type": self.either}  # the load says that there is no such branch
             catalog = graph.schema.on(base).catalog
         is_edge = self.either in catalog.edges and self.either not in catalog.nodes
         if not is_edge and self.either not in catalog.nodes:

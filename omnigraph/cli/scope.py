@@ -169,7 +169,7 @@ _WRITERS = (*_COMMITTERS, ("shell",))
 # nothing but their results, so that it changes nothing.
 _TALKING = (
     *_COMMITTERS,
-    *((name,) for name in ("export", "cleanup", "backup", "embed")),
+    *((name,) for name in ("query", "export", "cleanup", "backup", "embed")),
     *((name,) for name in ("demo", "serve", "ui")),
 )
 

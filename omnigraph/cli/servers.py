@@ -31,7 +31,9 @@ def server_url(server: str) -> str:
     url = settings.servers.get(server)
     if url is None:
         known = ", ".join(settings.servers) or "none"
-        raise NotFound("server", server, f"{settings.path} has: {known}")
+        is_address = ":" in server or "." in server or server == "localhost"
+        near = f"write http://{server}, or a name: " if is_address and "://" not in server else ""
+        raise NotFound("server", server, f"{near}{settings.path} has: {known}")
     if not is_served(url):
         raise BadRequest(f"the url of server '{server}' is '{url}'", "write http://host:port")
     return url.rstrip("/")

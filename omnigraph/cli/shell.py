@@ -27,7 +27,7 @@ from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
 from omnigraph.cli.render import BINARY, Format, QueryRows
 from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import painted, plain_errors, show
-from omnigraph.errors import BadRequest, MergeConflicts, OmnigraphError, TypeCheckError
+from omnigraph.errors import BadRequest, MergeConflicts, NotFound, OmnigraphError, TypeCheckError
 from omnigraph.plan.query_words import is_whole
 
 if TYPE_CHECKING:
@@ -105,12 +105,14 @@ class Session:
         given = {p.name: self.params[p.name] for p in plan.parameters if p.name in self.params}
         if isinstance(plan, ReadPlan):
             result = self.graph.query(text, given, branch=self.branch)
+            from omnigraph.exec.read.result import json_rows
+
             answer = QueryRows(
                 result.query_name,
                 self.branch,
                 None,
                 result.columns,
-                result.rows,
+                json_rows(result),
                 result.tuples(),
                 result.commit_id,
             )
@@ -178,10 +180,16 @@ class Session:
 
     def _to_branch(self, text: str) -> None:
         name, _, base = text.partition(" ")
-        if base.strip():
-            name = self.graph.branches.create(name, base.strip())
+        try:
+            if base.strip():
+                name = self.graph.branches.create(name, base.strip())
+            if name:
+                self.graph.branch(name)
+        except NotFound as missing:
+            made = base.strip() if name == "create" else name
+            hint = f"write .branch {made} main to create it from main"
+            raise NotFound(missing.kind, missing.name, hint) from None
         if name:
-            self.graph.branch(name)
             self.branch = name
         show(self.branch)
 
@@ -214,7 +222,14 @@ class Session:
             raise BadRequest(".load reads a file", "write .load FILE, or .load FILE TYPE")
         rows = RowsType(either=words[1] if len(words) == 2 else None)
         named = rows.named(self.graph, self.branch, None)
-        done = self.graph.load(words[0], "merge", branch=self.branch, actor=self.actor, **named)
+        try:
+            done = self.graph.load(words[0], "merge", branch=self.branch, actor=self.actor, **named)
+        except BadRequest as refused:
+            from omnigraph.exec.load.ndjson import TYPE_OF_ROWS
+
+            if TYPE_OF_ROWS not in refused.hint:
+                raise
+            raise BadRequest(refused.text, f"write .load {words[0]} TYPE") from None
         counts = {**done.nodes, **done.edges}
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         show(f"loaded {listed or 'nothing'} into {done.branch}")

@@ -129,6 +129,7 @@ OPTIONS = {
     "name one with name=, at a terminal as the first word: ": "name one as the first word: ",
     "name one: graph=, --graph ID": "name one: --graph ID",
     "pass actor=, or --as": "pass --as",
+    "pass from_branch= (`from` in a request)": "pass --from",
     "pass token=, set OMNIGRAPH_BEARER_TOKEN": "set OMNIGRAPH_BEARER_TOKEN",
     "type= or edge=, at a terminal --node or --edge": "--node or --edge",
     "use engine='local'": "use --engine local",

@@ -381,7 +381,7 @@ class Graph(
         is done. `permissive` reads the older format, which forgives, as one text. Of rows with one
         id a merge keeps the last, by the order of the input; `on_duplicate="refuse"` refuses them,
         as the other modes do. A DataFrame has an order only where `order_by` names its columns.
-        `columns` gives the property that a column fills, by the column; None leaves it out.
+        `columns` names the property of a column, None leaves it out. `from_branch` makes a branch.
 
         The indexes that the schema asks for are built after the commit, as a commit of their own,
         where a table has 10,000 rows without them; `indexes="later"` leaves them to `optimize`.

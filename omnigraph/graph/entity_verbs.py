@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
-from omnigraph.catalog.model import NodeType, Type
+from omnigraph.catalog.ids import NamedKey, key_text
+from omnigraph.catalog.model import Type
 from omnigraph.deferred import deferred
 from omnigraph.errors import NotFound, PreconditionFailed
 from omnigraph.exec.points import Points
@@ -43,9 +44,11 @@ _PUT = (
 _PUT_ATTEMPTS = 8
 
 
-def _named(owner: Type, id: str) -> str:
-    """The id that a text names: one of a node may be its key, spelled as its type has it."""
-    return named_id(owner, id) if isinstance(owner, NodeType) else id
+def _named(owner: Type, id: NamedKey) -> str:
+    """The id that is named: it may be the key, or that spelled as its type has it."""
+    text = key_text(id)
+    require_text("an id", text)
+    return named_id(owner, text)
 
 
 class EntityVerbs:
@@ -62,7 +65,7 @@ class EntityVerbs:
         self,
         kind: str,
         type: str,
-        id: str,
+        id: NamedKey,
         property: str,
         *,
         branch: str | None = None,
@@ -75,25 +78,26 @@ class EntityVerbs:
         """
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
-        return find_blob(self._store, catalog, pinned, (kind, type, id, property))
+        named = _named(require_type(catalog, kind, type), id)
+        return find_blob(self._store, catalog, pinned, (kind, type, named, property))
 
     @checked
     def entity(
         self,
         kind: str,
         type: str,
-        id: str,
+        id: NamedKey,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
     ) -> EntityView:
         """One node or edge with its properties, and of a node how many edges of each type it has;
-        `NotFound` if there is none.
+        `NotFound` if there is none. A node is named by its id or by its key: 42, a date, or a list
+        of the several values.
 
         >>> graph.entity("node", "Person", "Ada").image.properties["born"]
         '1815-12-10'
         """
-        require_text("an id", id)
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         owner = require_type(catalog, kind, type)
@@ -104,7 +108,7 @@ class EntityVerbs:
         self,
         kind: str,
         type: str,
-        id: str,
+        id: NamedKey,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
@@ -119,7 +123,6 @@ class EntityVerbs:
         >>> [each.change.op for each in graph.history("node", "Person", "Ada")]
         ['insert']
         """
-        require_text("an id", id)
         pinned = self._guard.pinned(branch, snapshot)
         owner = require_type(self._schemas.of(pinned).catalog, kind, type)
         last = None if before is None else self._points.resolve(before, kind="commit")
@@ -130,7 +133,7 @@ class EntityVerbs:
         self,
         kind: str,
         type: str,
-        id: str,
+        id: NamedKey,
         property: str,
         data: bytes,
         *,
@@ -157,12 +160,13 @@ class EntityVerbs:
             head = self._store.snapshot(branch)
             owner = require_type(self._schemas.of(head).catalog, kind, type)
             require_blob(owner, kind, property)
+            named = _named(owner, id)
             if if_match is not None:
-                self._require_tag(head, (kind, type, id, property), if_match)
+                self._require_tag(head, (kind, type, named, property), if_match)
             try:
                 done = self.mutate(
                     _PUT.format(owner.name, property),
-                    {"id": id, "bytes": text},
+                    {"id": named, "bytes": text},
                     branch=branch,
                     if_commit=None if if_match is None else head.commit_id,
                     actor=actor,
@@ -174,7 +178,7 @@ class EntityVerbs:
                 lost = moved  # by a write to something else, maybe: the tag is looked at again
                 continue
             if done.commit is None:
-                raise NotFound(f"{kind} {type}", id)
+                raise NotFound(f"{kind} {type}", named)
             return done
         raise lost
 

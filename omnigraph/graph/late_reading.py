@@ -42,7 +42,7 @@ class LateReading:
     def forget(self) -> None:
         """Empty the cache; views that are in use stay as they are."""
         if self._made is not None:
-            self._made.holdings.cache.clear()
+            self._made.holdings.clear()
 
     def close(self) -> None:
         """Let go of everything in memory."""

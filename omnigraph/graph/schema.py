@@ -22,12 +22,14 @@ from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.additive import noting_branches
     from omnigraph.catalog.identity import numbered_above
     from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
     from omnigraph.exec.schema.backfill import require_valid_backfills
     from omnigraph.exec.schema.migrate import SchemaApplied, apply_migration
 else:
     numbered_above = deferred("omnigraph.catalog.identity", "numbered_above")
+    noting_branches = deferred("omnigraph.catalog.additive", "noting_branches")
     MigrationPlan = deferred("omnigraph.catalog.schema_diff", "MigrationPlan")
     plan_migration = deferred("omnigraph.catalog.schema_diff", "plan_migration")
     require_valid_backfills = deferred("omnigraph.exec.schema.backfill", "require_valid_backfills")
@@ -108,7 +110,8 @@ class SchemaView:
         plan = self._planned(schema_text(desired), branch, allow_data_loss, backfill)
         if plan.supported:
             require_valid_backfills(plan, self._schemas.current(branch).catalog)
-        return plan
+        others = [name for name in self._store.branches.list() if name != branch]
+        return noting_branches(plan, self._schemas.current(branch).catalog, others)
 
     def _planned(
         self, text: str, branch: str, allow_data_loss: bool, backfill: Mapping[str, str] | None

@@ -22,6 +22,7 @@ from omnigraph.exec.load.local import load_local
 from omnigraph.exec.load.ndjson import TYPE_OF_ROWS, Owner
 from omnigraph.exec.load.request import (
     BY_ID,
+    HOW_TO_CREATE,
     MODES,
     LoadIndexes,
     LoadRequest,
@@ -305,7 +306,7 @@ def is_spark_frame(source: Any) -> bool:
 def unknown_branch(store: Store, missing: NotFound) -> NotFound:
     """A branch that a load does not find, with the one that is near and how to make it."""
     near = did_you_mean(missing.name, store.branches.list(), listed=False)
-    hint = missing.hint or f"{near} pass `from` to create it".strip()
+    hint = missing.hint or f"{near} {HOW_TO_CREATE}".strip()
     return NotFound("branch", missing.name, hint)
 
 

@@ -9,6 +9,9 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -52,6 +55,16 @@ def encoded(document: Any) -> bytes:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, bytes | bytearray):
+        raise TypeError("bytes have no JSON form: write f'base64:{b64encode(value).decode()}'")
+    if isinstance(value, date):  # those of pandas too, whose class JSON does not know
+        return value.isoformat()
+    if hasattr(value, "tolist"):  # series and arrays that are not of numpy
+        return value.tolist()
+    if isinstance(value, Decimal | Fraction):
+        return float(value)
+    if hasattr(value, "__index__"):
+        return value.__index__()
     raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 

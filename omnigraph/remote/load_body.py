@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import blob_bytes
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import BadRequest, ConstraintViolated, NotServed, Violation
 from omnigraph.exec.changes.export import lines_of
 from omnigraph.exec.load.column_names import ColumnNames
@@ -27,7 +27,9 @@ from omnigraph.exec.load.columnar import ragged_faults, rows_of
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.input_lines import at_input_lines, csv_lines
 from omnigraph.exec.load.inputs import open_input
-from omnigraph.exec.load.pieces import Piece, owner_of_columns
+from omnigraph.exec.load.pieces import Piece, owner_of_columns, ready_piece
+from omnigraph.exec.load.python_records import plain_record
+from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.text_cells import TEXT_CELLS
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.pipeline.load import is_spark_frame
@@ -75,17 +77,45 @@ class LoadBody:
         return replace(violation, file=piece.file, line=line, unit=piece.unit)
 
 
+OwnerOf = Callable[[Mapping[str, Any]], Type | None]
+"""The type of a record, if it is known."""
+
+
+class _Ragged(Exception):
+    """Rows of CSV that have too few or too many cells."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+OwnerFaults = Callable[[Iterator[Piece]], Faults]
+"""The faults of pieces of columns whose type the load names."""
+
+
 def load_body(
-    source: Any, columns: ColumnNames, url: str, catalog: Callable[[], Catalog] | None = None
+    source: Any,
+    columns: ColumnNames,
+    url: str,
+    catalog: Callable[[], Catalog] | None = None,
+    owner: OwnerOf = lambda _: None,
+    *,
+    faults_of: OwnerFaults | None = None,
 ) -> LoadBody:
     """An input as a body. `columns` renames columns; `catalog` is that of a load which names no
-    type, whose columns say theirs by the names of their files."""
+    type, whose columns say theirs by the names of their files; `owner` tells the type of a record.
+    Rows of CSV that are ragged cannot be sent, so with them `faults_of` gives every fault of the
+    input, as a local load does."""
     if is_spark_frame(source):
         raise NotServed("a load of a Spark DataFrame", url, "load df.toArrow(), or use the files")
     pieces = open_input(source).pieces()
     with ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile())
-        body = _written(file, pieces, columns, url, catalog)
+        try:
+            body = _written(file, pieces, columns, url, catalog, owner)
+        except _Ragged as ragged:
+            faults = ragged.faults if faults_of is None else faults_of(open_input(source).pieces())
+            raise at_input_lines(faults).error() from None
         stack.pop_all()  # it is sent, and closed, by the caller
         return body
 
@@ -96,6 +126,7 @@ def _written(
     columns: ColumnNames,
     url: str,
     catalog: Callable[[], Catalog] | None,
+    owner: OwnerOf,
 ) -> LoadBody:
     first = next(pieces, None)
     if first is not None and isinstance(first.data, pa.Table) and catalog is None:
@@ -107,7 +138,7 @@ def _written(
     line = 1
     known = None if catalog is None else cache(catalog)
     for piece in () if first is None else chain([first], pieces):
-        data = _lines(piece, known)
+        data = _lines(piece, known, owner)
         file.write(data)
         unit = "line" if isinstance(piece.data, LineBlock) else "row"
         lines.append(SentPiece(line, piece.file, piece.first, unit))
@@ -115,14 +146,14 @@ def _written(
     return LoadBody("/load/ndjson", NDJSON, file, tuple(lines))
 
 
-def _lines(piece: Piece, catalog: Callable[[], Catalog] | None) -> bytes:
+def _lines(piece: Piece, catalog: Callable[[], Catalog] | None, owner: OwnerOf) -> bytes:
     match piece.data:
         case pa.Table() if catalog is not None:
             return b"".join(_lines_of_columns(piece, piece.data, catalog()))
         case LineBlock(data=data):
             return data if data.endswith(b"\n") else data + b"\n"
         case tuple():
-            return b"".join(map(_line, piece.data))
+            return b"".join(_line(plain_record(record, owner)) for record in piece.data)
         case _:
             raise BadRequest("lines and columns are two loads", "load files of one format at once")
 
@@ -153,10 +184,20 @@ def _lines_of_columns(piece: Piece, table: pa.Table, catalog: Catalog) -> Iterat
         yield from lines_of(batch, owner, given)
 
 
+def owner_faults(catalog: Catalog, request: LoadRequest, pieces: Iterator[Piece]) -> Faults:
+    """Every fault that reading the pieces and the rules of single rows find."""
+    faults = Faults()
+    for piece in pieces:
+        unread, ready = ready_piece(catalog, request, piece, buckets=1)
+        faults.merge(unread)
+        for rows in ready:
+            faults.merge(rows.faults)
+    return faults
+
+
 def _line(record: Any) -> bytes:
-    options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
     try:
-        return orjson.dumps(record, default=_plain, option=options)
+        return orjson.dumps(record, default=_plain, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as cause:
         raise BadRequest(f"a record cannot be sent as JSON: {cause}", "give plain values") from None
 
@@ -197,5 +238,5 @@ def _write_columns(
     if writer is not None:
         writer.close()
     if faults:
-        raise at_input_lines(faults).error()
+        raise _Ragged(faults)
     return tuple(sent)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import orjson
 
 from omnigraph.arguments import checked
+from omnigraph.catalog.ids import NamedKey, key_text
 from omnigraph.errors import BadRequest, NotFound, NotServed, PreconditionFailed
 from omnigraph.exec.changes.entity_history import EntityHistory, EntityRevision
 from omnigraph.exec.changes.entity_view import EdgeCount, EntityView
@@ -38,7 +39,7 @@ class RemoteEntityVerbs(Graph):
         self,
         kind: str,
         type: str,
-        id: str,
+        id: NamedKey,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
@@ -66,7 +67,7 @@ class RemoteEntityVerbs(Graph):
         self,
         kind: str,
         type: str,
-        id: str,
+        id: NamedKey,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
@@ -80,12 +81,13 @@ class RemoteEntityVerbs(Graph):
         return ServedHistory(self.session.http, f"{path}/history", params)
 
     def _entity(
-        self, kind: str, type_name: str, id: str, branch: str | None, snapshot: str | None
+        self, kind: str, type_name: str, id: NamedKey, branch: str | None, snapshot: str | None
     ) -> tuple[str, Params]:
         self.session.require_branch(branch, snapshot)
-        if not (kind and type_name and id):  # no path holds them
+        text = key_text(id)
+        if not (kind and type_name and text):  # no path holds them
             raise BadRequest("an entity has a kind, a type and an id", "name each")
-        path = "/".join(map(segment, (kind, type_name, id)))
+        path = "/".join(map(segment, (kind, type_name, text)))
         return f"/entities/{path}", given(branch=branch, snapshot=snapshot)
 
     @checked
@@ -93,7 +95,7 @@ class RemoteEntityVerbs(Graph):
         self,
         kind: str,
         type: str,
-        id: str,
+        id: NamedKey,
         property: str,
         data: bytes,
         *,
@@ -116,7 +118,12 @@ class RemoteEntityVerbs(Graph):
         if once is not None:
             require_text("the name of a write `once`", once)
         params = given(
-            entity=kind, type=type, id=id, property=property, branch=branch, message=message
+            entity=kind,
+            type=type,
+            id=key_text(id),
+            property=property,
+            branch=branch,
+            message=message,
         )
         tags = {} if if_match is None else {"If-Match": ", ".join(if_match)}
         key = None if once is None else key_of(once)

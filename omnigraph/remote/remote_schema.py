@@ -11,6 +11,7 @@ from dataclasses import replace
 from omnigraph.arguments import checked
 from omnigraph.catalog import codec
 from omnigraph.catalog.accept import accept
+from omnigraph.catalog.additive import noting_branches
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.schema_diff import MigrationPlan, plan_migration
 from omnigraph.exec.schema.backfill import require_valid_backfills
@@ -80,7 +81,8 @@ class RemoteSchema(SchemaView):
         )
         if plan.supported:
             require_valid_backfills(plan, old)
-        return plan
+        others = [name for name in self._http.document("/branches")["branches"] if name != branch]
+        return noting_branches(plan, old, others)
 
     @checked
     def apply(

@@ -8,13 +8,15 @@ import io
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import orjson
 import pyarrow as pa
 
-from omnigraph.arguments import checked
+from omnigraph.arguments import as_given, checked
+from omnigraph.catalog.ids import NamedKey, key_text
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import AlreadyExists, BadRequest, ConstraintViolated, NotFound, NotServed
 from omnigraph.exec.changes.blobs import BlobCell
@@ -28,20 +30,24 @@ from omnigraph.exec.changes.export import (
 )
 from omnigraph.exec.load.inputs import open_whole
 from omnigraph.exec.load.ndjson import TYPE_OF_ROWS
-from omnigraph.exec.load.request import MODES, LoadResult
+from omnigraph.exec.load.pieces import Piece
+from omnigraph.exec.load.python_records import owner_of
+from omnigraph.exec.load.request import HOW_TO_CREATE, MODES, LoadRequest, LoadResult
 from omnigraph.exec.load.type_files import type_file
 from omnigraph.exec.merge.resolve import ENTITY, Resolve
 from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.progress import Meter, Progress
+from omnigraph.exec.rules.faults import Faults
 from omnigraph.graph import Graph
 from omnigraph.output_file import folder_path, local_path, whole_file, writing
+from omnigraph.pipeline.named_owner import named_edge, named_node
 from omnigraph.policy import TargetCheck
 from omnigraph.remote.answers import settled
 from omnigraph.remote.from_wire import load_of, undo_of
 from omnigraph.remote.http_connection import JSON, REPLAY, Content, Params, encoded, given
 from omnigraph.remote.iso_lines import iso_lines
 from omnigraph.remote.line_counts import LineCounts, kind_and_type
-from omnigraph.remote.load_body import load_body
+from omnigraph.remote.load_body import load_body, owner_faults
 from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.served_changes import blob_of
 from omnigraph.remote.served_rows import ARROW, arrow_batches
@@ -112,16 +118,36 @@ class RemoteVerbs(Graph):
         if columns and type is None and edge is None:
             raise BadRequest("columns= needs type= or edge=", TYPE_OF_ROWS)
 
+        @cache
         def catalog() -> Catalog:
             try:
                 return self.schema.on(branch).catalog
-            except NotFound:
+            except NotFound as missing:
                 if from_branch is None:
-                    raise
+                    hint = missing.hint or HOW_TO_CREATE
+                    raise NotFound(missing.kind, missing.name, hint) from None
             return self.schema.on(from_branch).catalog
 
         is_typed = type is not None or edge is not None
-        body = load_body(source, columns or {}, self.uri, None if is_typed else catalog)
+
+        def owner(record: Mapping[str, Any]) -> Type | None:
+            named = {"type": type} if type is not None else {"edge": edge}
+            return owner_of(catalog(), named if is_typed else record)
+
+        def faults_of(pieces: Iterator[Piece]) -> Faults:
+            known = catalog()
+            own = named_edge(known, edge or "") if type is None else named_node(known, type)
+            request = LoadRequest(as_given(mode), owner=own, columns=columns or {})
+            return owner_faults(known, request, pieces)
+
+        body = load_body(
+            source,
+            columns or {},
+            self.uri,
+            None if is_typed else catalog,
+            owner,
+            faults_of=faults_of if is_typed else None,
+        )
         meta = [f"{name}={text}" for name, text in (metadata or {}).items()]
         params = given(
             branch=branch,
@@ -260,7 +286,7 @@ class RemoteVerbs(Graph):
         self,
         kind: str,
         type: str,
-        id: str,
+        id: NamedKey,
         property: str,
         *,
         branch: str | None = None,
@@ -268,7 +294,7 @@ class RemoteVerbs(Graph):
     ) -> BlobCell:
         """One blob: what is known about it, and its bytes when they are asked for."""
         self.session.require_branch(branch, snapshot)
-        selector = given(entity=kind, type=type, id=id, property=property)
+        selector = given(entity=kind, type=type, id=key_text(id), property=property)
         return blob_of(self.session.http, [*selector, *given(branch=branch, snapshot=snapshot)])
 
     # ---- undo

@@ -15,7 +15,7 @@ from omnigraph.exec.load.request import LoadIndexes, LoadResult
 from omnigraph.exec.merge.run import MergeOutcome
 from omnigraph.exec.merge.undo import UndoOutcome
 from omnigraph.exec.mutate.run import MutationResult
-from omnigraph.exec.read.result import QueryResult
+from omnigraph.exec.read.result import QueryResult, json_rows
 from omnigraph.server import wire, wire_beyond
 from omnigraph.server.call import RouteCall
 from omnigraph.server.idempotency import shown_metadata
@@ -58,7 +58,7 @@ def read_output(
         target=wire.ReadTarget(branch=branch, snapshot=snapshot),
         row_count=len(result),
         columns=result.columns or UNSET,
-        rows=result.rows,
+        rows=json_rows(result),
         graph_commit_id=UNSET if legacy else result.commit_id,
     )
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest, Forbidden, NotFound
+from omnigraph.exec.read.result import json_rows
 from omnigraph.graph.door import USE_QUERY
 from omnigraph.graph.handles import Transaction
 from omnigraph.plan.compile import compile_query
@@ -151,7 +152,10 @@ def _statement(
             raise
         rows = block.query(statement.query, statement.params, statement.name, engine="local")
         return wire_beyond.TransactionResult(
-            query_name=rows.query_name, row_count=len(rows), columns=rows.columns, rows=rows.rows
+            query_name=rows.query_name,
+            row_count=len(rows),
+            columns=rows.columns,
+            rows=json_rows(rows),
         )
     return wire_beyond.TransactionResult(
         query_name=done.query_name,

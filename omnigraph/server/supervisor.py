@@ -29,6 +29,8 @@ _GRACE_S = 10.0
 _SOON_S = 2.0
 _DELAYS_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 _MEMORY_SHARE = 0.5
+# Arrow's own allocator keeps what threads have freed: under mixed load a worker grew twice as fast.
+_ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _CGROUP_FILES = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -145,7 +147,7 @@ class Supervisor:
             [sys.executable, "-m", "omnigraph.server.worker", *words],
             stdin=subprocess.DEVNULL,
             pass_fds=descriptors,
-            env={**environment.current(), **_budgets(self._settings)},
+            env={**_ALLOCATOR, **environment.current(), **_budgets(self._settings)},
         )
         os.close(ready_write)
         child.ready = ready_read

@@ -34,6 +34,16 @@ def test_a_load_says_what_it_did(uri: str, tmp_path: Path) -> None:
     assert "ran on the local engine" in done.stderr
 
 
+@pytest.mark.parametrize("typed", [(), ("--type", "Person")])
+def test_a_load_into_a_missing_branch_names_the_option_that_creates_it(
+    uri: str, tmp_path: Path, typed: tuple[str, ...]
+) -> None:
+    file = str(tmp_path / "in.jsonl")
+    done = run("load", uri, "--data", file, "--mode", "merge", "--branch", "fresh", *typed)
+    assert done.exit_code == 1
+    assert "branch 'fresh' not found; pass --from to create it" in done.stderr
+
+
 def test_the_json_of_a_load(uri: str, tmp_path: Path) -> None:
     words = [
         "load",

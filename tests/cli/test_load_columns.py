@@ -181,5 +181,8 @@ def test_a_csv_with_nulls_says_that_load_reads_texts(folder: Path) -> None:
     (folder / "w.csv").write_text("doi,title\n1,a\n")
     run("load", "g.omni", "--data", "w.csv", "--mode", "merge", "--node", "Paper", cwd=folder)
     asked = ("query", "g.omni", "-e", ASKED, "--format", "csv", "--out", "out.csv")
-    assert "load reads as a text" in run(*asked, cwd=folder).stderr
+    told = run(*asked, cwd=folder).stderr
+    assert "load reads as a text" in told
+    assert "wrote 1 rows to out.csv" in told
+    assert "wrote" not in run(*asked, "--quiet", cwd=folder).stderr
     assert (folder / "out.csv").read_text() == "title,day\na,null\n"

@@ -188,6 +188,7 @@ def test_a_served_graph_is_named_in_every_way(
     assert json.loads(done.stdout)["actor_id"] is None
     for words, said in (
         (("branch", "list", "--server", "qa"), "server 'qa' not found"),
+        (("branch", "list", "--server", "127.0.0.1:18432"), "write http://127.0.0.1:18432"),
         (("branch", "list", "--server", url, "--graph", "none"), "graph 'none' not found"),
         (("branch", "list", "--server", "http://127.0.0.1:9"), "no answer from the server"),
         (("branch", "delete", "x"), "throws data away"),

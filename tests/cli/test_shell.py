@@ -140,13 +140,23 @@ def test_the_first_failure_ends_a_pipe(people: Path) -> None:
         (".format xml\n", "'xml' is no format"),
         (".param n Ada\n", "'Ada' is not JSON"),
         (".commits none\n", "is no number of commits"),
-        (".branch nowhere\n", "branch 'nowhere' not found"),
+        (".branch nowhere\n", "branch 'nowhere' not found; write .branch nowhere main"),
+        (".branch create x\n", "write .branch x main"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why(text: str, message: str, people: Path) -> None:
     done = run("shell", "g.omni", stdin=text, cwd=people)
     assert done.returncode == 1
     assert message in done.stderr
+
+
+def test_a_file_of_columns_that_is_loaded_without_its_type_names_what_the_shell_takes(
+    people: Path,
+) -> None:
+    (people / "rows.csv").write_text("name\nZoe\n")
+    done = run("shell", "g.omni", stdin=".load rows.csv\n", cwd=people)
+    assert "write .load rows.csv TYPE" in done.stderr
+    assert "--node" not in done.stderr
 
 
 @pytest.mark.parametrize("numbers", ["[1,0]", "[1.0, 0]"])

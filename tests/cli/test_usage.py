@@ -1,5 +1,6 @@
 """A command that is called wrongly ends with 2 and a reason, before it looks for a graph."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,23 @@ def test_a_wrong_call_is_told_before_anything_is_opened(what: str, tmp_path: Pat
     assert message in done.stderr
     assert done.stderr.splitlines()[-1].startswith("Error: ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["query", "mutate"])
+def test_a_word_beside_a_text_that_has_no_such_query_is_a_graph(verb: str, tmp_path: Path) -> None:
+    text = {"query": READ[2], "mutate": 'query q() { insert Person { name: "x" } }'}[verb]
+    done = run(verb, "-e", text, "mydb", cwd=tmp_path)
+    assert done.returncode == 1
+    assert re.search(r"graph '.*mydb' not found", done.stderr)
+    done = run(verb, "-e", text, "q", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "name a graph" in done.stderr
+
+
+def test_a_diff_without_its_second_point_says_that_it_is_missing(tmp_path: Path) -> None:
+    done = run("diff", "main", "ops.omni", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "AFTER is missing: 'ops.omni' is a graph" in " ".join(done.stderr.split())
 
 
 def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -40,6 +40,22 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
         yield made
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"node": "Person"}, "has no argument 'node'; write type= for nodes, edge= for edges"),
+        ({"from": "main"}, "write from_branch="),
+        ({"into": "work"}, "write branch="),
+        ({"nonsense": 1}, "write source=, mode=, type="),
+    ],
+)
+def test_an_argument_under_another_name_is_told_its_own(
+    graph: Graph, given: dict[str, Any], hint: str
+) -> None:
+    with pytest.raises(TypeError, match=hint):
+        graph.load([{"name": "Bob"}], "merge", **given)
+
+
 VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
@@ -141,6 +157,7 @@ def test_a_transaction_refuses_what_a_graph_does(graph: Graph, tmp_path: Path) -
         (lambda g: g.query(READ, spark=5), "spark is a Spark session or None, not int 5"),
         (lambda g: g.commits.list(limit=-1), "limit is -1"),
         (lambda g: og.open(None), "uri is a text or a path, not None"),  # type: ignore[arg-type]
+        (lambda g: g.query(READ)["name"], r"list of rows.*result\.to_arrow\(\)\['name'\]"),
         (lambda g: og.open(""), "'' is no address of a graph"),
     ],
 )

@@ -5,6 +5,7 @@ import io
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +47,20 @@ def test_csv_is_read_as_a_file_is(new: Maker, tmp_path: Path) -> None:
         '3,3,"",1904-02-03,true,,',
         "4,4,last,,true,,",
     ]
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "patch"])
+def test_every_faulty_row_of_a_file_is_told_beside_a_ragged_one(
+    new: Maker, tmp_path: Path, mode: str
+) -> None:
+    graph = new(SCHEMA)
+    (tmp_path / "bad.csv").write_text(
+        "no,Title,made,shown\n1,x,soon,true\n2,y\n3,z,2020-01-01,maybe\n4,w,,true\n"
+    )
+    with pytest.raises(og.ConstraintViolated) as refused:
+        graph.load(tmp_path / "bad.csv", mode, type="Work", columns={"Title": "title"})  # type: ignore[arg-type]
+    assert refused.value.total == 3
+    assert sorted(each.line or 0 for each in refused.value.violations) == [2, 3, 4]
 
 
 @pytest.mark.parametrize("mode", ["append", "merge", "patch"])
@@ -235,3 +250,14 @@ def test_a_bad_value_among_objects_of_pandas_is_told_with_its_row(new: Maker) ->
     odd = pd.DataFrame({"no": ["a"], "title": [object()]})
     with pytest.raises(og.BadRequest, match=r"no Arrow form: .* in column 'title'"):
         graph.load(odd, "merge", type="Work")
+
+
+def test_records_of_numpy_and_pandas_mean_the_same_over_http(new: Maker) -> None:
+    graph = new("node N { no: I64 @key  count: I32?  day: Date?  text: String? }")
+    record = {"no": np.int64(1), "count": 2.0, "day": np.datetime64("2024-01-31"), "text": pd.NA}
+    graph.load([record], "merge", type="N")
+    graph.load([{"type": "N", "data": {**record, "no": 2.0}}], "merge")
+    asked = "query q() { match { $n: N } return { $n.no, $n.count, $n.day, $n.text } }"
+    assert [list(row.values()) for row in graph.query(asked).rows] == [
+        [no, 2, "2024-01-31", None] for no in (1, 2)
+    ]
