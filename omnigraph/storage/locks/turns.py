@@ -6,8 +6,9 @@ prepares: what it reads then cannot move. The next write of the same kind begins
 long as it has to wait for others. An attempt without a turn does not wait for a lock either: the
 holder's commit would make it stale, so it counts as lost and waits once, for its turn.
 
-Invariant: a turn is as short as the attempt that was lost; an attempt that took long to prepare
-goes on without one, so a turn keeps nobody waiting for long.
+Invariant: a turn is about as short as the attempt that was lost. The longer that took, the more
+losses a write needs for its turn; one longer than writers wait for a lock never gets it. So a turn
+keeps nobody waiting for long, and a write that is slow on a busy machine does not lose for ever.
 """
 
 import random
@@ -16,11 +17,20 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import nullcontext
 from typing import TypeVar
 
-from omnigraph.storage.locks.locks import NONE_KEPT, Guard, Kept, Locks, LockTaken, hold
+from omnigraph.storage.locks.locks import (
+    LOCK_WAIT_S,
+    NONE_KEPT,
+    Guard,
+    Kept,
+    Locks,
+    LockTaken,
+    hold,
+)
 from omnigraph.storage.retry import WRITE, Budget, retried
 
 FREE_ATTEMPTS = 1
 LONGEST_TURN_S = 5.0
+_TURN_MAX_S = LOCK_WAIT_S / 2
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.25
 _CROWD_S = 1.0
 _CROWDS_MAX = 1_000
@@ -94,7 +104,8 @@ class Turns:
 
         def once(losses: int) -> Result:
             while True:
-                has_turn = losses >= free and bool(names) and took_s <= LONGEST_TURN_S
+                longest_s = min(LONGEST_TURN_S * max(1, losses), _TURN_MAX_S)
+                has_turn = losses >= free and bool(names) and took_s <= longest_s
                 try:
                     return tried(losses, has_turn=has_turn)
                 except LockTaken:

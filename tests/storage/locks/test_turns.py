@@ -1,6 +1,7 @@
 """Turns: a write keeps the locks of the attempt that it lost, and waits for them once."""
 
 import threading
+import time
 
 import pytest
 
@@ -70,6 +71,29 @@ def test_an_attempt_that_took_long_to_prepare_waits_instead_of_giving_way(
 
     store.turns.prepared_again(attempt)
     assert [bool(turn.kept) for turn in turns] == [False]
+
+
+def test_c2_a_write_that_is_slow_to_prepare_gets_its_turn_after_more_losses(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge on a busy machine takes longer than a turn may, and would lose to shorter writes for
+    as long as these come."""
+    monkeypatch.setattr(turns_module, "LONGEST_TURN_S", 0.05)
+    kept: list[bool] = []
+
+    def attempt(turn: Turn) -> Commit:
+        kept.append(bool(turn.kept))
+        write = store.begin(kind=WriterKind.MUTATION, turn=turn)
+        write.append(PERSON, rows(PERSON, {"slow": 1}))
+        time.sleep(0.12)
+        if not turn.kept:
+            append(store, PERSON, f"quick{len(kept)}")
+        return store.commit(write)
+
+    store.turns.prepared_again(attempt)
+    assert kept[:2] == [False, False]
+    assert kept[-1]
+    assert "slow" in content(store)[PERSON]
 
 
 def test_a_write_that_lost_its_first_attempt_begins_with_its_turn(store: Store) -> None:
