@@ -110,6 +110,7 @@ class LockTaken(StorageFailed):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"asked for the write lock {name}", "another writer has it")
+        self.lock = name
 
 
 Kept = Mapping[str, Lock]

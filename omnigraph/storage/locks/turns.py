@@ -103,14 +103,16 @@ class Turns:
         longest_pause_s, took_s = _PAUSE_FIRST_S, 0.0
 
         def once(losses: int) -> Result:
+            nonlocal names
             while True:
                 longest_s = min(LONGEST_TURN_S * max(1, losses), _TURN_MAX_S)
                 has_turn = losses >= free and bool(names) and took_s <= longest_s
                 try:
                     return tried(losses, has_turn=has_turn)
-                except LockTaken:
+                except LockTaken as taken:
                     if not has_turn:
                         raise
+                    names |= {taken.lock}
 
         def tried(losses: int, *, has_turn: bool) -> Result:
             nonlocal names, longest_pause_s, took_s

@@ -165,3 +165,24 @@ def test_c1_a_strict_write_whose_turn_lacks_a_lock_takes_a_wider_one(store: Stor
     store.turns.prepared_again(attempt, budget=STRICT, kind=kind)
     assert [lock_name(CITY, MAIN) in names for names in kept] == [False, True]
     assert set(content(store)[CITY]) == {"c"}
+
+
+def test_a_turn_that_lacks_the_lock_of_a_fork_waits_for_it_once(store: Store) -> None:
+    """A fork takes its lock while the write is prepared, before the commit names its locks."""
+    store.branches.create("draft")
+    before, after = lock_name(CITY, "draft"), lock_name(PERSON, "draft")
+    store.turns._note("strict", frozenset({after}), waited=True)
+    held = store.locks.acquire(before, wait_s=0)
+    assert held is not None
+    kept: list[frozenset[str]] = []
+
+    def attempt(turn: Turn) -> Commit:
+        kept.append(frozenset(turn.kept))
+        if len(kept) == 1:
+            threading.Timer(0.2, held.release).start()
+        write = store.begin("draft", kind=WriterKind.MUTATION, turn=turn)
+        write.append(CITY, rows(CITY, {"c": 1}))
+        return store.commit(write)
+
+    store.turns.prepared_again(attempt, budget=STRICT, kind="strict")
+    assert kept == [{after}, {before, after}]
