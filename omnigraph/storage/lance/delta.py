@@ -40,7 +40,7 @@ from omnigraph.storage.records import TablePin
 
 _SPANS_MAX = 64
 _SPAN_ROWS_MAX = 200_000
-_ROWS_BYTES_MAX = 32 << 20
+_ROWS_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Deltas:
         parts = together(reads)
         pairs = list(zip(parts[::2], parts[1::2], strict=True))
         for span, each, pair in zip(fresh, ends, pairs, strict=True):
-            known[span] = each.changes(*pair, columns)
+            known[span] = each.changes(*pair, columns).kept()
             self._remember(span, known[span])
         return known
 

@@ -41,6 +41,9 @@ _FEW_BYTES = 4 << 20
 
 _COLUMN_BYTES = 64
 
+_ARRAY_BYTES = 1_024
+"""About what Arrow keeps of an array beside its values: few rows take more of it than of these."""
+
 
 @dataclass(frozen=True, slots=True)
 class VersionSpan:
@@ -67,7 +70,10 @@ class SpanRows:
 
     @property
     def nbytes(self) -> int:
-        return int(self.old.nbytes + self.new.nbytes)
+        return sum(
+            int(table.nbytes) + _ARRAY_BYTES * sum(column.num_chunks for column in table.columns)
+            for table in (self.old, self.new)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,14 @@ class SpanChanges:
 
     touched: pa.Table
     rows: SpanRows | None = None
+
+    def kept(self) -> "SpanChanges":
+        """The same in few arrays of their own, to be kept: a read has some for every fragment, and
+        those of a few rows may be slices of many."""
+        rows = self.rows
+        if rows is not None:
+            rows = SpanRows(rows.old.combine_chunks(), rows.new.combine_chunks())
+        return SpanChanges(self.touched.combine_chunks(), rows)
 
 
 @dataclass(frozen=True, slots=True)

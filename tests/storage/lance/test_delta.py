@@ -22,7 +22,7 @@ from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
-from tests.storage.world import CITY, PERSON, Where, put, remove, replace_all, rows
+from tests.storage.world import CITY, PERSON, Where, append, put, remove, replace_all, rows
 
 Rows = dict[str, tuple[int, int]]  # id → row id, value
 WHOLE = ["id", "n", "_rowid", "_rowaddr"]
@@ -295,3 +295,21 @@ def test_two_tables_are_not_compared(store: Store) -> None:
     tables = store.snapshot().tables
     with pytest.raises(BadRequest, match="dropped"):
         store.deltas.touched(tables[PERSON], tables[CITY])
+
+
+def test_comparisons_that_are_kept_weigh_what_they_take(store: Store) -> None:
+    """Arrow takes a thousand bytes for a column of one value: a process that commits and merges
+    all day would keep hundreds of megabytes that count as one."""
+    before = store.snapshot().tables[PERSON]
+    for n in range(3):
+        append(store, PERSON, f"p{n}")
+    after = store.snapshot().tables[PERSON]
+    store.deltas.touched(before, after, columns=["n"])
+    (span,) = store.deltas._rows._entries
+    kept = store.deltas._rows.get(span)
+    assert kept is not None
+    for table in (kept.new, store.deltas._touched.get(span)):
+        assert table is not None
+        assert table.num_rows == 3
+        assert [column.num_chunks for column in table.columns] == [1] * table.num_columns
+    assert store.deltas._rows.weight >= 1_000 * kept.new.num_columns

@@ -427,3 +427,16 @@ def test_a_row_whose_facts_are_damaged_is_a_storage_failure(metadata: str | None
     ):
         with pytest.raises(StorageFailed, match="row 'x' is damaged; run `omnigraph check`"):
             decode()
+
+
+def test_branches_share_the_commits_that_they_inherited(store: Store, local: Where) -> None:
+    """Fragments that a fold made on one branch hold the commits of others again."""
+    for n in range(3):
+        append(store, PERSON, f"p{n}")
+    store.branches.create("draft")
+    for n in range(20):
+        append(store, PERSON, f"d{n}", branch="draft")
+    reopened = local.open()
+    ours, theirs = reopened.history.dag("main"), reopened.history.dag("draft")
+    assert len(ours) >= 3
+    assert all(theirs[each] is commit for each, commit in ours.items())
