@@ -166,7 +166,10 @@ def test_c2_a_kind_stays_crowded_while_others_have_its_locks(store: Store, where
     assert store.turns.is_crowded("k")
 
 
-def test_c2_a_writer_that_died_before_the_turn_is_settled_in_it(store: Store, where: Where) -> None:
+def test_c2_a_writer_that_died_before_the_turn_is_settled_in_it(
+    store: Store, where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LONGEST_TURN_S", 60.0)  # a process starts slowly where many do
     slow = Overtaken(store, where)
 
     def die() -> None:
