@@ -274,6 +274,23 @@ class Objects:
         except OSError as cause:
             raise StorageFailed(f"ran head on {self._where.join(known)}", str(cause)) from cause
 
+    def count_up(self, name: Callable[[int], str]) -> int:
+        """How many files numbered from 1 without a gap are there, by doubling and halving: a
+        listing would read every name of their folder. Only on local disk."""
+        assert self._root is not None
+        self._stats.call("object.head")
+
+        def is_there(number: int) -> bool:
+            return os.access(f"{self._root}/{name(number)}", os.F_OK)
+
+        there, absent = 0, 1
+        while is_there(absent):
+            there, absent = absent, 2 * absent
+        while absent - there > 1:
+            middle = (there + absent) // 2
+            there, absent = (middle, absent) if is_there(middle) else (there, middle)
+        return there
+
     def exists(self, path: str) -> bool:
         """Whether an object, or a prefix with objects, is there."""
         return self.has(path) or bool(self.list(path))

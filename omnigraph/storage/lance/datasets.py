@@ -151,17 +151,23 @@ class Datasets:
 
     # Versions
 
-    def latest_version(self, location: str, branch: str | None, known: int) -> int:
+    def latest_version(
+        self, location: str, branch: str | None, known: int, *, counts: bool = False
+    ) -> int:
         """The head of a dataset or branch whose version `known` was seen.
 
         Versions are named by number and leave no gap, so one look for the next name tells that
-        nothing happened. Lance would list every version there is.
+        nothing happened. Lance would list every version there is. With `counts` none of the later
+        ones can have been removed yet, so on local disk they are counted up too.
         """
         folder = f"{dataset_folder(location, branch)}/_versions"
         names = f"{folder}/{version_file(known)}", f"{folder}/{version_file(known + 1)}"
         if self.objects.is_newest(*names):
             return known
-        return self.head(location, branch)
+        more = 0
+        if counts and not self.is_remote and not self.is_wary:
+            more = self.objects.count_up(lambda n: f"{folder}/{version_file(known + n)}")
+        return known + more if more else self.head(location, branch)
 
     def head(self, location: str, branch: str | None) -> int:
         """The head of a dataset or branch, by opening it."""

@@ -63,13 +63,13 @@ class Manifest:
     def state(self, branch: str, *, own: bool = False) -> State:
         """The branch as it is now. What is new is this process's `own` work, or that of others."""
         known = self._states.get(branch)
-        identity, version = _looked_at(self, self._datasets, branch, known)
+        # A version that this process has not seen is there for `RECLAIM_AGE_S` at least, so
+        # versions can be counted up from the one it knows.
+        counts = now_s() - self._looked.get(branch, -math.inf) <= RECLAIM_AGE_S / 2
+        identity, version = _looked_at(self, self._datasets, branch, known, counts=counts)
         if known is not None and known.identity != identity:
             known = version = None
         if known is not None:
-            # A version that this process has not seen is there for `RECLAIM_AGE_S` at least, so
-            # versions can be counted up from the one it knows.
-            counts = now_s() - self._looked.get(branch, -math.inf) <= RECLAIM_AGE_S / 2
             if version == known.version and counts:
                 self._looked[branch] = now_s()
                 return known
@@ -245,12 +245,13 @@ class Manifest:
 
 
 def _looked_at(
-    manifest: Manifest, datasets: Datasets, branch: str, known: State | None
+    manifest: Manifest, datasets: Datasets, branch: str, known: State | None, *, counts: bool
 ) -> tuple[ForkId | None, int | None]:
     """The incarnation of a branch, and its version where one is known to count from."""
     if known is None:
         return manifest.identity(branch), None
-    version = partial(datasets.latest_version, LOCATION, owner_of(branch), known.version)
+    owner = owner_of(branch)
+    version = partial(datasets.latest_version, LOCATION, owner, known.version, counts=counts)
     try:
         if branch != MAIN and datasets.is_remote:
             return both(partial(manifest.identity, branch), version)

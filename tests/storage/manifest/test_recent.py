@@ -6,6 +6,7 @@ import pytest
 
 from omnigraph.errors import NotFound, RecoveryRequired, VersionMismatch
 from omnigraph.storage import failpoints
+from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.sidecars import Sidecar
@@ -133,3 +134,27 @@ def test_what_a_dead_writer_left_is_met_before_anything_is_written(
     with pytest.raises(VersionMismatch):
         store.commit(write)
     assert store.sidecars.pending() == ()
+
+
+def test_x2_versions_that_others_published_are_counted_up_not_listed(
+    store: Store, local: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing reads the name of every version that there is, for each commit of another."""
+    other = local.open()
+    listings: list[str] = []
+    listed = Datasets.head
+
+    def head(self: Datasets, location: str, branch: str | None) -> int:
+        listings.append(location)
+        return listed(self, location, branch)
+
+    monkeypatch.setattr(Datasets, "head", head)
+    for commits in (1, 2, 3, 9):
+        for _ in range(commits):
+            append(other, PERSON, f"other{next(numbers)}")
+        assert store.manifest.state("main").version == other.manifest.state("main").version
+    assert listings == []
+    monkeypatch.setattr(manifest, "RECLAIM_AGE_S", -1.0)  # versions between may have been removed
+    append(other, PERSON, f"other{next(numbers)}")
+    assert store.manifest.state("main").version == other.manifest.state("main").version
+    assert listings
