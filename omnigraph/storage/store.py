@@ -118,7 +118,7 @@ class Store(LateParts):
         )
         self.beside = BesideObjects(where, self.objects, self.locks, self.require_writable)
         self.sidecars = Sidecars(self.objects, self.stats)
-        self.turns = Turns(self.locks)
+        self.turns = Turns(self.locks, settings.lock_wait_s)
         self.first: Handle | None = None  # the manifest by which an open knew the graph
         super().__init__()
         self._settings = settings

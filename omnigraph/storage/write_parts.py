@@ -13,20 +13,21 @@ from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks.locks import Locks
-from omnigraph.storage.locks.turns import Turn
+from omnigraph.storage.locks.turns import LockTaken, Turn
 from omnigraph.storage.manifest.feed_claims import FeedClaims
 from omnigraph.storage.manifest.history import History
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.publish import Publisher
 from omnigraph.storage.manifest.queries import Queries
+from omnigraph.storage.manifest.state import publish_lock
 from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.protocol.audit import Audit
 from omnigraph.storage.protocol.auto_compaction import Folding
-from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared
+from omnigraph.storage.protocol.commit import Committer, HeadAhead, Prepared, sidecar_lock_names
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.recover import Recoverer
-from omnigraph.storage.protocol.sidecars import Sidecars
+from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars
 from omnigraph.storage.records import Commit, OperationId
 from omnigraph.storage.stats import Stats
 from omnigraph.storage.upkeep.cleanup import Reclaimer
@@ -120,7 +121,7 @@ class WriteParts:
         try:
             commit, has_steps = self.committer.commit(prepared, turn)
         except HeadAhead as ahead:
-            raise self._refusal(prepared, ahead) from ahead
+            raise self._refusal(prepared, ahead, turn) from ahead
         except RecoveryRequired as stopped:
             if isinstance(stopped.__cause__, Conflict):
                 # Lost at the very end: undo it now, the caller may begin again.
@@ -136,14 +137,22 @@ class WriteParts:
         self._manifest.leave_checkpoint()
         return commit
 
-    def _refusal(self, prepared: Prepared, ahead: HeadAhead) -> Exception:
+    def _refusal(self, prepared: Prepared, ahead: HeadAhead, turn: Turn) -> Exception:
         """The refusal of a write that met the head of a writer which died between our look and our
-        locks."""
+        locks. If live ones have others of its locks, the next attempt waits for those, and settles
+        it."""
         branch = prepared.intent.branch
         self._manifest.state(branch).require(prepared.expected_table_versions)
         blocking = _blocking(self._sidecars, ahead.alive, ahead.table_key, branch)
-        if blocking is not None:
-            return RecoveryRequired(blocking, ROLLBACK_PENDING)
+        if blocking is None:
+            self._manifest.state(branch).require(prepared.expected_table_versions)
+        else:
+            names = {*sidecar_lock_names(blocking), publish_lock(branch)}
+            lacking = sorted(names - turn.kept.keys())
+            if turn.begins_again and lacking:
+                turn.takes(names)
+                return LockTaken(lacking[0])
+            return RecoveryRequired(blocking.operation_id, ROLLBACK_PENDING)
         return StorageFailed(
             f"checked {ahead.table_key} on {branch}",
             f"its head {ahead.head} is ahead of the published version {ahead.pinned} and no "
@@ -153,11 +162,12 @@ class WriteParts:
 
 def _blocking(
     sidecars: Sidecars, operations: Sequence[OperationId], table_key: TableKey, branch: str
-) -> OperationId | None:
+) -> Sidecar | None:
+    """The sidecar that explains why the head of a table ran ahead."""
     for operation in operations:
         sidecar = sidecars.read(operation)
         if sidecar is None or sidecar.branch != branch:
             continue
         if any(table.table_key == table_key for table in sidecar.tables):
-            return operation
+            return sidecar
     return None

@@ -11,7 +11,7 @@ writer came first, unless `retries` asks for the whole query to run again as if 
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -182,10 +182,17 @@ def _run_now(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
         return _insert(store, catalog, asked)
     if asked.retries:
         return _run_again(store, catalog, asked)
-    kind = asked.branch, "strict", tuple(statement.table for statement in asked.plan.statements)
+    kind = _kind(asked, "strict")
     return store.turns.prepared_again(
         lambda turn: _attempt(store, catalog, asked, turn=turn), budget=STRICT, kind=kind
     )
+
+
+def _kind(asked: Request, how: str) -> Hashable:
+    """Mutations of one kind take about the same locks: a delete those of edges too, one that is
+    named `once` the publish lock."""
+    shape = tuple((type(_plain(each)).__name__, each.table) for each in asked.plan.statements)
+    return asked.branch, how, asked.once is None, shape
 
 
 def are_by_key(asked: Request) -> bool:
@@ -203,7 +210,7 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     """Optimistic insert: begin from the head this process saw last, without reading the branch.
     The commit finds a stale base; a refusal counts only when the base is current. A match reads the
     branch: of one that finds nothing, no commit would tell that its base was stale."""
-    kind = asked.branch, tuple(statement.table for statement in asked.plan.statements)
+    kind = _kind(asked, "insert")
     first: Turn | None = None
     if not asked.matches and not store.turns.is_crowded(kind):
         first = Turn(may_lose=True)
@@ -223,7 +230,7 @@ def _insert(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
 def _run_again(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     """Run, and after a lost race again on the new head, up to `retries` times. A broken rule is a
     lost race too when the head moved meanwhile: what broke it may be gone."""
-    kind = asked.branch, "again", tuple(statement.table for statement in asked.plan.statements)
+    kind = _kind(asked, "again")
     write: Write | None = None
 
     def attempt(turn: Turn) -> MutationResult:

@@ -13,10 +13,11 @@ keeps nobody waiting for long, and a write that is slow on a busy machine does n
 
 import random
 import time
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TypeVar
 
+from omnigraph.errors import unpublished
 from omnigraph.storage.locks.locks import (
     LOCK_WAIT_S,
     NONE_KEPT,
@@ -44,14 +45,18 @@ class Turn:
     commit takes, which the next attempt keeps. A write of a single attempt has an empty one.
 
     With `may_lose` another attempt follows one that is lost, so until `LONGEST_TURN_S` from now its
-    commit gives way to the holder of a lock (`LockTaken`)."""
+    commit gives way to the holder of a lock (`LockTaken`). One that keeps locks begins again with
+    those that it lacks, whenever it says so in the same way."""
 
-    __slots__ = ("_gives_way_until", "kept", "names")
+    __slots__ = ("_began", "_gives_way_until", "begins_again", "kept", "names", "prepared_s")
 
     def __init__(self, kept: Kept = NONE_KEPT, *, may_lose: bool = False) -> None:
         self.kept = kept
         self.names: frozenset[str] = frozenset()
-        self._gives_way_until = time.monotonic() + LONGEST_TURN_S if may_lose else 0.0
+        self.begins_again = may_lose or bool(kept)
+        self.prepared_s: float | None = None  # until its commit asked for locks
+        self._began = time.monotonic()
+        self._gives_way_until = self._began + LONGEST_TURN_S if may_lose else 0.0
 
     @property
     def gives_way(self) -> bool:
@@ -61,14 +66,17 @@ class Turn:
     def takes(self, names: Iterable[str]) -> None:
         """Noted by each commit before it takes its locks."""
         self.names |= frozenset(names)
+        if self.prepared_s is None:
+            self.prepared_s = time.monotonic() - self._began
 
 
 class Turns:
     """Prepares lost writes again, and remembers which kinds of them compete. Safe to share between
     threads."""
 
-    def __init__(self, locks: Locks) -> None:
+    def __init__(self, locks: Locks, wait_s: float = LOCK_WAIT_S) -> None:
         self._locks = locks
+        self._wait_s = wait_s
         self._crowds: dict[Hashable, tuple[frozenset[str], float]] = {}
 
     def is_crowded(self, kind: Hashable) -> bool:
@@ -119,7 +127,7 @@ class Turns:
             if losses and not has_turn:
                 time.sleep(random.uniform(0, longest_pause_s))
                 longest_pause_s = min(2 * longest_pause_s, _PAUSE_MAX_S)
-            with hold(self._locks, names) if has_turn else nullcontext(Guard()) as guard:
+            with self._held(names) if has_turn else nullcontext(Guard()) as guard:
                 began = time.monotonic()
                 if has_turn and kind is not None:
                     self._note(kind, names, waited=losses > 0 or guard.waited)
@@ -127,19 +135,29 @@ class Turns:
                 try:
                     return attempt(turn)
                 except budget.lost:
-                    if kind is not None and not has_turn:
+                    if kind is not None:
                         self._note(kind, names | turn.names, waited=True)
                     raise
                 finally:
                     names |= turn.names
-                    took_s = time.monotonic() - began
+                    prepared_s = turn.prepared_s
+                    took_s = time.monotonic() - began if prepared_s is None else prepared_s
 
         return retried(budget, once, lost=(LockTaken,), counts=counts)
+
+    @contextmanager
+    def _held(self, names: frozenset[str]) -> Iterator[Guard]:
+        """The locks of a turn. Nothing was published by the time that they cannot be had."""
+        with ExitStack() as stack:
+            with unpublished():
+                guard = stack.enter_context(hold(self._locks, names, wait_s=self._wait_s))
+            yield guard
 
     def _note(self, kind: Hashable, names: frozenset[str], *, waited: bool) -> None:
         if not waited:
             self._crowds.pop(kind, None)
             return
+        names |= self._crowd(kind)
         if len(self._crowds) >= _CROWDS_MAX:
             self._crowds.clear()
         self._crowds[kind] = names, time.monotonic()

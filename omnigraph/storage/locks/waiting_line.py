@@ -26,20 +26,27 @@ def in_line(name: str, deadline: float) -> Iterator[bool]:
     """Stand in the line of a name until the deadline; whether one came to its front, and stays
     there until the context ends."""
     own = threading.Event()
-    with _guard:
-        line = _lines.setdefault(name, deque())
-        line.append(own)
-        if line[0] is own:
-            own.set()
-    try:
+    try:  # before the thread stands in line: an interrupt must not leave it there for ever
+        with _guard:
+            line = _lines.setdefault(name, deque())
+            line.append(own)
+            line[0].set()
         yield own.wait(max(0.0, deadline - time.monotonic()))
     finally:
-        with _guard:
+        _leave(name, own)
+
+
+def _leave(name: str, own: threading.Event) -> None:
+    with _guard:
+        line = _lines.get(name)
+        if line is None:
+            return
+        if own in line:
             line.remove(own)
-            if line:
-                line[0].set()
-            else:
-                del _lines[name]
+        if line:
+            line[0].set()
+        else:
+            del _lines[name]
 
 
 def _forget() -> None:

@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 _SNAPSHOTS_MAX = 1_024
 _COMMITS_MAX = 100_000
+_REFERENCES_MAX = 1_000_000
 _WINDOW_VERSIONS = 64  # of the first read of a walk along a line
 _LINES_MAX = 16
 
@@ -58,7 +59,7 @@ class History:
         self.lost = LostCommits(datasets, manifest, self.list)
         self._lineages: dict[str, _Lineage] = {}
         self._snapshots: Lru[CommitId, Snapshot] = Lru(_SNAPSHOTS_MAX)
-        self._by_files: Lru[tuple[str, ...], dict[CommitId, Commit]] = Lru(_COMMITS_MAX, len)
+        self._by_files: Lru[tuple[str, ...], dict[CommitId, Commit]] = Lru(_REFERENCES_MAX, len)
         self._commits: Lru[CommitId, Commit] = Lru(_COMMITS_MAX)
         self._lines: Lru[_LineKey, TableLine] = Lru(_LINES_MAX)
         self._turn = Lock()

@@ -24,6 +24,7 @@ from typing import Protocol
 from omnigraph.errors import (
     Conflict,
     NotFound,
+    OmnigraphError,
     RecoveryRequired,
     StorageFailed,
     VersionMismatch,
@@ -171,7 +172,8 @@ class Committer:
         """Publish, or raise: a `Conflict` before anything is durable, `RecoveryRequired` after. The
         commit, and whether it took several versions of a table."""
         names = lock_names(prepared)
-        turn.takes((*names, crowd_lock(prepared.intent.branch)))
+        # Of two writers that need one lock each none keeps what the other needs.
+        turn.takes((*names, crowd_lock(prepared.intent.branch)) if len(names) > 1 else names)
         with ExitStack() as stack:
             with self._dropping_refused(prepared, StorageFailed):
                 wait_s, gives_way = self._wait_s, turn.gives_way
@@ -227,12 +229,16 @@ class Committer:
 
     @contextmanager
     def _dropping_refused(self, prepared: Prepared, *refusals: type[Exception]) -> Iterator[None]:
-        """Delete what was staged for an attempt that is refused here, and for no other."""
+        """Delete what was staged for an attempt that is refused here, and for no other: files, and
+        tables that nobody has seen."""
         try:
             yield
         except refusals:
             staged = (write.staged for write in prepared.writes if write.is_own)
             self._reclaims.drop_refused(self._tables.refused(staged))
+            with suppress(OmnigraphError):  # what stays is reclaimed by cleanup
+                for pin in prepared.intent.new_tables:
+                    self._tables.remove(pin.location)
             raise
 
     def _published_version(self, prepared: Prepared) -> int:

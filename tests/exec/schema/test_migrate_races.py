@@ -20,6 +20,8 @@ from omnigraph.errors import SchemaChanged
 from omnigraph.exec.schemas import schema_tables, under_schema
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
+from omnigraph.storage.names import MAIN, lock_name, table_location
+from omnigraph.types import TableKey
 from tests.exec.evolving import SCHEMA, dump, evolving, head, heads_agree, of_type
 from tests.forked import context
 from tests.storage.conftest import _disarmed
@@ -314,3 +316,16 @@ def test_threads_that_share_a_handle_all_plan_again_when_the_schema_changed(tmp_
         done = [pool.submit(under_schema, schemas, work) for _ in range(3)]
         assert [each.result(60) for each in done] == ["done"] * 3
     assert set(planned) == {str(schemas.current().id)}
+
+
+def test_a_schema_change_that_waits_for_writers_leaves_no_tables_behind(tmp_path: Path) -> None:
+    """An attempt that gives way removes what it made; the next one makes it in its place."""
+    graph = og.init(tmp_path / "g.omni", "node Person { name: String @key }")
+    held = graph._store.locks.acquire(lock_name(TableKey("node:Person"), MAIN), wait_s=0)
+    assert held is not None
+    threading.Timer(0.5, held.release).start()
+    graph.schema.apply("node Person { name: String @key }\nnode City { name: String @key }")
+    tables = graph._store.snapshot().tables
+    assert tables[TableKey("node:City")].location == table_location(TableKey("node:City"))
+    folders = {f"nodes/{each.name}" for each in (tmp_path / "g.omni" / "nodes").iterdir()}
+    assert folders == {pin.location for pin in tables.values()}

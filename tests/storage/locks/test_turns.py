@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from omnigraph.errors import PreconditionFailed, VersionMismatch
+from omnigraph.errors import PreconditionFailed, RecoveryRequired, VersionMismatch
+from omnigraph.storage import failpoints
 from omnigraph.storage.locks import turns as turns_module
 from omnigraph.storage.locks.locks import hold
 from omnigraph.storage.locks.turns import LockTaken, Turn
@@ -15,7 +16,7 @@ from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import Commit, CommitId
 from omnigraph.storage.retry import STRICT, change_budget
 from omnigraph.storage.store import Store
-from tests.storage.world import CITY, PERSON, append, content, rows
+from tests.storage.world import CITY, PERSON, Where, append, content, put, rows
 
 
 def test_c2_a_turn_that_keeps_the_publish_lock_publishes_under_it(
@@ -110,7 +111,77 @@ def test_a_write_that_lost_its_first_attempt_begins_with_its_turn(store: Store) 
         return append(store, PERSON, "a", turn=turn)
 
     store.turns.prepared_again(attempt, lost=first)
-    assert kept == [frozenset({crowd_lock(MAIN), lock_name(PERSON, MAIN)})]
+    assert kept == [frozenset({lock_name(PERSON, MAIN)})]
+
+
+def test_c1_turns_of_single_tables_do_not_wait_for_each_other(store: Store) -> None:
+    """The crowd lock is for writers that need several locks: one that prepares for long would keep
+    those of other tables waiting."""
+    turn = Turn()
+    append(store, PERSON, "a", turn=turn)
+    assert turn.names == {lock_name(PERSON, MAIN)}
+    wide = Turn()
+    put(store, {PERSON: {"b": 1}, CITY: {"b": 1}}, turn=wide)
+    assert wide.names == {crowd_lock(MAIN), lock_name(PERSON, MAIN), lock_name(CITY, MAIN)}
+
+
+def test_h1_a_write_waits_for_live_writers_of_other_tables_to_settle_a_dead_one(
+    store: Store, local: Where
+) -> None:
+    """It was told to reopen the graph, though its next attempt could have settled it."""
+    other = local.open()
+    with failpoints.armed("commit.tables_done"), pytest.raises(RecoveryRequired):
+        put(other, {PERSON: {"dead": 1}, CITY: {"dead": 1}})
+    held = other.locks.acquire(lock_name(CITY, MAIN), wait_s=0)
+    assert held is not None
+    threading.Timer(0.5, held.release).start()
+    store.turns.prepared_again(lambda turn: append(store, PERSON, "a", turn=turn))
+    assert set(content(store)[PERSON]) == {"a", "dead"}
+    assert set(content(store)[CITY]) == {"dead"}
+    assert store.sidecars.pending() == ()
+
+
+def test_c2_the_wait_for_locks_is_no_part_of_what_a_write_takes_to_prepare(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a write that waited for long would never get its turn."""
+    monkeypatch.setattr(turns_module, "LONGEST_TURN_S", 0.3)
+    monkeypatch.setattr(turns_module, "_TURN_MAX_S", 0.3)
+    kept: list[bool] = []
+
+    def attempt(turn: Turn) -> Commit:
+        kept.append(bool(turn.kept))
+        write = store.begin(kind=WriterKind.MUTATION, turn=turn)
+        write.append(PERSON, rows(PERSON, {"slow": 1}))
+        if len(kept) == 1:
+            append(store, PERSON, "quick")
+            turn.takes([lock_name(PERSON, MAIN)])
+            time.sleep(0.5)  # as if it waited for the lock
+        return store.commit(write)
+
+    store.turns.prepared_again(attempt)
+    assert kept == [False, True]
+
+
+def test_c1_what_a_strict_write_lost_in_its_turn_is_kept_by_the_next(store: Store) -> None:
+    """Updates of a type take fewer locks than deletes, which also watch its edges."""
+    store.turns._note("strict", frozenset({lock_name(PERSON, MAIN)}), waited=True)
+    kept: list[frozenset[str]] = []
+
+    def attempt(turn: Turn) -> Commit:
+        kept.append(frozenset(turn.kept))
+        write = store.begin(kind=WriterKind.MUTATION, turn=turn)
+        write.append(PERSON, rows(PERSON, {f"p{len(kept)}": 1}))
+        write.append(CITY, rows(CITY, {f"c{len(kept)}": 1}))
+        if len(kept) == 1:
+            append(store, CITY, "between")
+        return store.commit(write)
+
+    with pytest.raises(VersionMismatch):
+        store.turns.prepared_again(attempt, budget=STRICT, kind="strict")
+    store.turns._note("strict", frozenset({lock_name(PERSON, MAIN)}), waited=True)
+    store.turns.prepared_again(attempt, budget=STRICT, kind="strict")
+    assert lock_name(CITY, MAIN) in kept[1]
 
 
 def test_a_merge_whose_target_moved_keeps_the_tables_too_next_time(store: Store) -> None:
