@@ -242,6 +242,15 @@ class Objects:
             )
             return tuple(sorted(each, key=lambda listed: listed.path))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        """The names right below a folder, sorted. A disk is asked for names alone: to list objects
+        looks at each of them."""
+        if self._root is None:
+            return tuple(path.rpartition("/")[2] for path in self.list(folder))
+        with self._call("list", folder), suppress(FileNotFoundError, NotADirectoryError):
+            return tuple(sorted(os.listdir(f"{self._root}/{folder}")))
+        return ()
+
     def folders(self, prefix: str) -> tuple[str, ...]:
         """The names of the folders right below a prefix, sorted."""
         with self._call("list", prefix):

@@ -88,3 +88,10 @@ def test_numbered_files_without_a_gap_are_counted_up(local: Where, count: int) -
     for number in range(1, count + 1):
         objects.put(f"numbered/{number}", b"")
     assert objects.count_up(lambda number: f"numbered/{number}") == count
+
+
+def test_names_are_those_right_below_a_folder(objects: Objects) -> None:
+    objects.put("p/2", b"")
+    objects.put("p/1", b"")
+    assert objects.names("p") == ("1", "2")
+    assert objects.names("none") == ()

@@ -323,10 +323,10 @@ def _version_key(pin: TablePin) -> _VersionKey:
 
 def _newest_whole(objects: Objects, folder: str) -> int | None:
     """The newest version that no power cut tore, None to let Lance look."""
-    for path in objects.list(f"{folder}/_versions"):
-        stored = objects.get(path) if path.endswith(".manifest") else None
+    for name in objects.names(f"{folder}/_versions"):
+        stored = objects.get(f"{folder}/_versions/{name}") if name.endswith(".manifest") else None
         if stored is not None and is_whole(stored.data):
-            return 2**64 - 1 - int(path.rpartition("/")[2].removesuffix(".manifest"))
+            return 2**64 - 1 - int(name.removesuffix(".manifest"))
     return None
 
 
