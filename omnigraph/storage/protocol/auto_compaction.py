@@ -86,8 +86,8 @@ class Folding:
             self._residual.compact(head, target_rows=target)
         except (OmnigraphError, CommitRaced) as cause:
             self._left(pin.table_key, cause)
-        # Whatever was committed rewrites no row, so the latest version is as good as the folded.
-        head = self._datasets.open(pin.location, pin.branch)
+            # Whatever was committed rewrites no row, so the latest version is as good as the other.
+            head = self._datasets.open(pin.location, pin.branch)
         self._stats.event("fold.table", table=pin.table_key, version=head.version)
         failpoints.hit("fold.table_after")
         return self._tables.pinned(pin, head)
@@ -101,11 +101,11 @@ class Folding:
             if guard is None:
                 return
             failpoints.hit("fold.manifest_before")
-            head = self._datasets.open(LOCATION, owner_of(branch))
+            # The state counts up to the newest version, where Lance would list all of them.
+            before = self._manifest.state(branch).version
+            head = self._datasets.open(LOCATION, owner_of(branch), before)
             target = class_to_fold(head)
             if target is not None:
-                self._manifest.state(branch)
-                before = int(head.version)
                 folder = dataset_folder(LOCATION, owner_of(branch))
                 self._residual.compact(
                     head, target_rows=target, folder=folder, joins=published_at.joining(head)

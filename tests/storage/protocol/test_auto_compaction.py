@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from omnigraph.errors import StorageFailed
+from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.manifest.state import LOCATION
@@ -39,6 +40,33 @@ def test_small_fragments_never_pile_up(store: Store, branch: str) -> None:
     assert store.stats.view().events["fold.table"] >= 3
     assert store.stats.view().events["fold.manifest"] >= 3
     assert len([c for c in store.history.list(branch) if c.parent]) == 100, "folds are no commits"
+
+
+def test_x1_commits_and_their_folds_list_no_versions(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Lance looks for the newest version it reads the name of every one that there is."""
+    append(store, PERSON, "first")
+    opened: list[int | None] = []
+    open_ = Datasets.open
+
+    def noted(
+        self: Datasets,
+        location: str,
+        branch: str | None = None,
+        version: int | None = None,
+        **facts: bool,
+    ) -> Handle:
+        opened.append(version)
+        return open_(self, location, branch, version, **facts)
+
+    monkeypatch.setattr(Datasets, "open", noted)
+    for number in range(2 * FRAGMENTS_MAX):
+        append(store, PERSON, f"r{number}")
+    assert store.stats.view().events["fold.table"] >= 1
+    assert store.stats.view().events["fold.manifest"] >= 1
+    assert opened
+    assert None not in opened
 
 
 def test_one_row_writes_leave_a_large_fragment_alone(
