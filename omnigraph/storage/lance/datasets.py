@@ -43,6 +43,7 @@ _VersionKey = tuple[str, str, str, int]
 
 OPERATION_PROPERTY = "omnigraph:operation"
 _HANDLES_MAX = 512
+_ROOTS_MAX = 64
 _LOCAL_BLOCK_BYTES = 32 << 10
 """Rows that lie closer than this are read at once. Lance's own 4 KiB for disks reads scattered rows
 of a table one by one: a thousand of 100,000 with embeddings take 22 ms, with this 14."""
@@ -76,6 +77,7 @@ class Datasets:
         """Whether the newest versions may be torn: the machine was restarted, and nothing was
         opened for writing since."""
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
+        self._roots: Lru[str, Handle] = Lru(_ROOTS_MAX)
         self.fork_refs = ForkRefs(objects, keeps=self.is_remote)
 
     # Opening
@@ -143,10 +145,12 @@ class Datasets:
     def forget(self, location: str) -> None:
         """Forget the handles of one dataset."""
         self._handles.discard(lambda key: key[0] == location)
+        self._roots.pop(location)
 
     def close(self) -> None:
         """Forget every handle."""
         self._handles.clear()
+        self._roots.clear()
         self.fork_refs.clear()
 
     # Versions
@@ -217,6 +221,15 @@ class Datasets:
 
     # Branches
 
+    @contextmanager
+    def _root(self, location: str) -> Iterator[Handle]:
+        """A handle for listing, making and deleting the branches of a dataset, which no other
+        thread has meanwhile. Of which version it is does not matter, so it is kept: to open one
+        lists every version. One that failed is not used again."""
+        root = self._roots.pop(location) or self.open(location, branching=True)
+        yield root
+        self._roots.put(location, root)
+
     def refs(self, location: str) -> dict[str, Ref]:
         """Every Lance branch of a dataset, by its encoded name."""
         if self.is_wary:
@@ -225,8 +238,8 @@ class Datasets:
                 name: ref for name, ref in refs.items() if _is_begun(self.objects, location, name)
             }
         try:
-            with self.lance_call("list_branches", location):
-                listed: dict[str, Any] = dict(self.open(location, branching=True).branches.list())
+            with self._root(location) as root, self.lance_call("list_branches", location):
+                listed: dict[str, Any] = dict(root.branches.list())
         except NotFound:
             # Lance lists names and then reads each; one that was deleted in between fails it.
             return read_refs(self.objects, location)
@@ -253,8 +266,10 @@ class Datasets:
         """A Lance branch that starts at a version of the dataset or of another branch."""
         self._where.require_branchable()
         start = (None if source is None else encode(source), version)
-        root = self.open(location, branching=True)
-        with self.lance_call("create_branch", f"{location} {branch}"):
+        with (
+            self._root(location) as root,
+            self.lance_call("create_branch", f"{location} {branch}"),
+        ):
             root.create_branch(encode(branch), start, self._where.storage_options)
         folder = dataset_folder(location, branch)
         ref = f"{location}/{BRANCH_REFS}/{encode(branch)}.json"
@@ -262,9 +277,11 @@ class Datasets:
 
     def delete_branch(self, location: str, branch: str) -> None:
         """Remove a Lance branch and whatever an unfinished creation of it left behind."""
-        root = self.open(location, branching=True)
         if self.ref(location, branch) is not None:
-            with self.lance_call("delete_branch", f"{location} {branch}"):
+            with (
+                self._root(location) as root,
+                self.lance_call("delete_branch", f"{location} {branch}"),
+            ):
                 root.branches.delete(encode(branch))
         # A name that came back after its files are gone would be a broken branch.
         self.flusher.owe([f"{location}/{BRANCH_REFS}"])

@@ -28,7 +28,7 @@ from omnigraph.storage.lance.remote_forks import forked, refs_beside, remove_for
 from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.locks.locks import NONE_KEPT, Kept, Locks, hold
 from omnigraph.storage.manifest.manifest import Manifest
-from omnigraph.storage.manifest.state import LOCATION, State, crowd_lock, publish_lock
+from omnigraph.storage.manifest.state import LOCATION, State, publish_lock
 from omnigraph.storage.names import (
     MAIN,
     RESERVED_BRANCHES,
@@ -138,7 +138,7 @@ class Branches:
 
     def _deleted(self, name: str, tables: set[str], expected_head: CommitId | None) -> bool:
         """Remove a branch under these locks of tables; False when its writers need others too."""
-        locks = [*tables, crowd_lock(name), publish_lock(name)]
+        locks = [*tables, publish_lock(name)]
         with hold(self._locks, [BRANCHES_LOCK, *locks]):
             state = self._manifest.state(name)
             if not self._writers_locks(state) <= tables:

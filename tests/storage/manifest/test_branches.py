@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import AlreadyExists, BadRequest, InUse, NotFound, StorageFailed
+from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import encode
 from omnigraph.storage.protocol.intent import WriterKind
@@ -282,3 +283,39 @@ def test_a_deleted_branch_leaves_no_empty_folder(store: Store, local: Where) -> 
     store.branches.delete("b")
     left = [path for folder in Path(local.uri).rglob("tree") for path in folder.rglob("*")]
     assert left == [], before
+
+
+def test_x1_branches_come_and_go_without_a_listing_of_versions(
+    store: Store, local: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handle that is kept for them sees what others did since, and is of no version."""
+    store.branches.create("first")
+    store.branches.delete("first")
+    other = local.open()
+    append(other, PERSON, "a")
+    other.branches.create("theirs")
+    listed: list[str] = []
+    open_ = Datasets.open
+
+    def noted(self: Datasets, location: str, *arguments: object, **facts: object) -> Handle:
+        if facts.get("branching"):
+            listed.append(location)
+        return open_(self, location, *arguments, **facts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Datasets, "open", noted)
+    assert store.branches.list() == ("main", "theirs")
+    store.branches.create("ours")
+    assert set(content(store, "ours")[PERSON]) == {"a"}
+    store.branches.delete("theirs")
+    store.branches.delete("ours")
+    assert listed == []
+    assert other.branches.list() == ("main",)
+
+
+def test_threads_that_fork_one_table_for_their_branches_have_a_handle_each(store: Store) -> None:
+    names = [f"b{n}" for n in range(6)]
+    for name in names:
+        store.branches.create(name)
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(lambda name: append(store, PERSON, name, branch=name), names))
+    assert [set(content(store, name)[PERSON]) for name in names] == [{name} for name in names]
