@@ -203,7 +203,7 @@ class _Utf8Stream:
         if not data:
             data, self._end = self._end, b""
         if not data.isascii() or self._decoder.getstate()[0]:
-            self._decoder.decode(data)
+            self._decoder.decode(data, final=not data)
         return data
 
     def readable(self) -> bool:

@@ -151,3 +151,11 @@ def test_rows_keep_their_numbers_among_ragged_ones_in_a_file_of_several_blocks()
         numbers = [n for n in range(each.first, each.first + each.count) if n not in ragged]
         assert each.columns["code"].to_pylist() == [str(n) for n in numbers]
         assert all(n % 7 < 2 for n in ragged)
+
+
+@pytest.mark.parametrize("end", [b"d\xcc", b"d,e,f,g,h\xcc"])
+def test_a_ragged_row_that_ends_within_a_character_is_refused_with_its_line(end: bytes) -> None:
+    """The reader wrote a traceback to the terminal before the answer came."""
+    damaged = f"{HEADER}\n{ROWS[0]}\n".encode() + end
+    with pytest.raises(og.BadRequest, match="line 3 of the body is not UTF-8 text; save it with"):
+        list(csv_rows(lambda: io.BytesIO(damaged)))
