@@ -25,6 +25,7 @@ from omnigraph.exec.load.columnar import ragged_faults, rows_of
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.input_lines import at_input_lines, csv_lines
 from omnigraph.exec.load.inputs import open_input
+from omnigraph.exec.load.pandas_index import renamed_index
 from omnigraph.exec.load.pieces import Piece, owner_of_columns, ready_piece
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.text_cells import TEXT_CELLS
@@ -214,8 +215,9 @@ def _write_columns(
         names = [columns.get(name, name) for name in piece.data.column_names]
         kept = [index for index, name in enumerate(names) if name is not None]
         table = piece.data.select(kept).rename_columns([names[index] for index in kept])
-        if piece.is_text:
-            table = table.replace_schema_metadata(TEXT_CELLS)
+        about = TEXT_CELLS if piece.is_text else renamed_index(piece.data.schema, columns)
+        if about is not None:  # else a table without columns would lose its count of rows
+            table = table.replace_schema_metadata(about)
         if writer is None:
             writer = pa.ipc.new_stream(file, table.schema)
         try:
