@@ -59,7 +59,12 @@ def _plain(value: Any) -> Any:
 
 def segment(name: str) -> str:
     """A name as one percent-encoded segment of a path."""
-    return quote(name, safe="")
+    try:
+        encoded_name = quote(name, safe="")
+    except UnicodeEncodeError:
+        raise BadRequest(f"the name {name!r} cannot be written as UTF-8") from None
+    # Dots alone would be steps of the path, and taken out of it.
+    return encoded_name.replace(".", "%2E") if name in (".", "..") else encoded_name
 
 
 def given(**params: Any) -> list[tuple[str, str]]:
