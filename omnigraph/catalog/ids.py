@@ -15,6 +15,7 @@ from typing import Any, assert_never
 
 from omnigraph.catalog.model import Type
 from omnigraph.catalog.numbers import at_width
+from omnigraph.catalog.plain_values import plain_item
 from omnigraph.errors import BadRequest
 from omnigraph.language.moments import DAYS, MILLISECONDS, days_of, milliseconds_of
 from omnigraph.types import ID_TYPE, INTEGER_BOUNDS, Scalar, ValueType
@@ -27,15 +28,43 @@ NamedKey = str | int | float | date | list[Any] | tuple[Any, ...]
 
 
 def key_text(key: NamedKey) -> str:
-    """An id, or a key, as a text that names its node."""
-    if isinstance(key, str):
-        return key
-    if isinstance(key, list | tuple):
-        texts = list(map(key_text, key))
-        return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return key.isoformat() if isinstance(key, date) else str(key)
+    """An id, or a key, as a text that names its node; `BadRequest` for what is neither."""
+    text = _part_text(key)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadRequest("an id cannot be written as UTF-8") from None
+    return text
+
+
+def _part_text(key: Any) -> str:
+    """The text of one value of a key, or of an array of them."""
+    match plain_item(key):
+        case str(text):
+            return str(text)
+        case list() | tuple() as parts:
+            return json.dumps(
+                list(map(_part_text, parts)), ensure_ascii=False, separators=(",", ":")
+            )
+        case bool(truth):
+            return "true" if truth else "false"
+        case date() as moment:
+            return moment.isoformat()
+        case int() | float() as number:
+            return _number_text(number)
+        case other if hasattr(other, "__index__"):
+            return _number_text(other.__index__())
+        case other:
+            kind = "null" if other is None else f"a {type(other).__name__}"
+            hint = "give texts, numbers, true or false, dates, or a list of them"
+            raise BadRequest(f"{kind} is no id and no value of a key", hint)
+
+
+def _number_text(number: float) -> str:
+    try:
+        return str(number)
+    except ValueError:  # Python refuses to write thousands of digits
+        raise BadRequest("a number of thousands of digits is no id", "give the id itself") from None
 
 
 def entity_id(owner: Type, values: Mapping[str, KeyValue | None]) -> str | None:

@@ -47,6 +47,8 @@ def _is_nan(value: Any) -> bool:
 
 
 def _of_numpy(value: Any) -> Any:
+    if not (hasattr(value, "dtype") and hasattr(value, "item")):
+        return value  # no value, but a type or a generator of numbers
     kind = value.dtype.kind
     if getattr(value, "ndim", 0):
         return [plain_item(item) for item in (value if kind == "M" else value.tolist())]

@@ -17,7 +17,7 @@ from omnigraph.errors import NotFound, PreconditionFailed
 from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.policy_guard import PolicyGuard
-from omnigraph.storage.names import MAIN, require_text
+from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Snapshot
 from omnigraph.storage.store import Store
 
@@ -46,9 +46,7 @@ _PUT_ATTEMPTS = 8
 
 def _named(owner: Type, id: NamedKey) -> str:
     """The id that is named: it may be the key, or that spelled as its type has it."""
-    text = key_text(id)
-    require_text("an id", text)
-    return named_id(owner, text)
+    return named_id(owner, key_text(id))
 
 
 class EntityVerbs:

@@ -123,7 +123,7 @@ def _integer(value: object, scalar: Scalar) -> int:
         raise _Wrong(f"expected integer, got {_json_type(value)}")
     low, high = INTEGER_BOUNDS[scalar]
     if not low <= value <= high:
-        raise _Wrong(f"value {value} exceeds {scalar}")
+        raise _Wrong(f"value {_shown(value)} exceeds {scalar}")
     return value
 
 
@@ -134,14 +134,21 @@ def _float(value: object, scalar: Scalar) -> float:
     try:
         number = float(value)
     except OverflowError:
-        raise _Wrong(f"value {value} exceeds F64") from None
+        raise _Wrong(f"value {_shown(value)} exceeds F64") from None
     if not math.isfinite(number):
         raise _Wrong("expected a finite float")
     if hasattr(value, "__index__"):  # integers, those of numpy too
         width = Scalar.F64 if scalar is Scalar.F64 else Scalar.F32
         if as_float(value.__index__(), width) is None:
-            raise _Wrong(f"{width} cannot hold {value} exactly")
+            raise _Wrong(f"{width} cannot hold {_shown(value)} exactly")
     return number
+
+
+def _shown(number: object) -> str:
+    try:
+        return str(number)
+    except ValueError:  # Python refuses to write thousands of digits
+        return "of thousands of digits"
 
 
 def _date(value: object) -> int:

@@ -9,9 +9,6 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
-from decimal import Decimal
-from fractions import Fraction
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -45,24 +42,16 @@ JSON = {"Content-Type": "application/json"}
 
 def encoded(document: Any) -> bytes:
     """A JSON body, or `BadRequest` for values that JSON has no form for."""
-    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     try:
-        return orjson.dumps(document, default=_plain, option=options)
+        return orjson.dumps(document, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except TypeError as cause:
-        raise BadRequest(f"this cannot be sent as JSON: {cause}", "give plain values") from None
+        said = cause.__cause__ or cause  # its own words hide those of `_plain`
+        raise BadRequest(f"this cannot be sent as JSON: {said}", "give plain values") from None
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, bytes | bytearray):
-        raise TypeError("bytes have no JSON form: write f'base64:{b64encode(value).decode()}'")
-    if isinstance(value, date):  # those of pandas too, whose class JSON does not know
-        return value.isoformat()
-    if hasattr(value, "tolist"):  # series and arrays that are not of numpy
-        return value.tolist()
-    if isinstance(value, Decimal | Fraction):
-        return float(value)
     if hasattr(value, "__index__"):
         return value.__index__()
     raise TypeError(f"a {type(value).__name__} has no JSON form")
@@ -70,7 +59,12 @@ def _plain(value: Any) -> Any:
 
 def segment(name: str) -> str:
     """A name as one percent-encoded segment of a path."""
-    return quote(name, safe="")
+    try:
+        encoded_name = quote(name, safe="")
+    except UnicodeEncodeError:
+        raise BadRequest(f"the name {name!r} cannot be written as UTF-8") from None
+    # Dots alone would be steps of the path, and taken out of it.
+    return encoded_name.replace(".", "%2E") if name in (".", "..") else encoded_name
 
 
 def given(**params: Any) -> list[tuple[str, str]]:

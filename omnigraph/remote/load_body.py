@@ -5,34 +5,33 @@ again. Lines go as they are; columns of one type keep their types, and columns o
 named after several types go as lines.
 """
 
-import base64
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from typing import IO, Any
 
-import orjson
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import blob_bytes
-from omnigraph.catalog.model import Catalog, Type
-from omnigraph.errors import BadRequest, ConstraintViolated, NotServed, Violation
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadRequest, ConstraintViolated, NotServed, OmnigraphError, Violation
 from omnigraph.exec.changes.export import lines_of
 from omnigraph.exec.load.column_names import ColumnNames
 from omnigraph.exec.load.columnar import ragged_faults, rows_of
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.input_lines import at_input_lines, csv_lines
 from omnigraph.exec.load.inputs import open_input
+from omnigraph.exec.load.pandas_index import renamed_index
 from omnigraph.exec.load.pieces import Piece, owner_of_columns, ready_piece
-from omnigraph.exec.load.python_records import plain_record
 from omnigraph.exec.load.request import LoadRequest
 from omnigraph.exec.load.text_cells import TEXT_CELLS
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.pipeline.load import is_spark_frame
+from omnigraph.remote.sent_records import OwnerOf, Unsendable, sent_line
 from omnigraph.remote.served_rows import ARROW
 
 NDJSON = "application/x-ndjson"
@@ -77,10 +76,6 @@ class LoadBody:
         return replace(violation, file=piece.file, line=line, unit=piece.unit)
 
 
-OwnerOf = Callable[[Mapping[str, Any]], Type | None]
-"""The type of a record, if it is known."""
-
-
 class _Ragged(Exception):
     """Rows of CSV that have too few or too many cells."""
 
@@ -90,7 +85,7 @@ class _Ragged(Exception):
 
 
 OwnerFaults = Callable[[Iterator[Piece]], Faults]
-"""The faults of pieces of columns whose type the load names."""
+"""The faults of pieces, as a local load finds them."""
 
 
 def load_body(
@@ -104,15 +99,15 @@ def load_body(
 ) -> LoadBody:
     """An input as a body. `columns` renames columns; `catalog` is that of a load which names no
     type, whose columns say theirs by the names of their files; `owner` tells the type of a record.
-    Rows of CSV that are ragged cannot be sent, so with them `faults_of` gives every fault of the
-    input, as a local load does."""
+    Rows of CSV that are ragged cannot be sent, nor values that have no form in JSON, so
+    with them `faults_of` gives every fault of the input, as a local load does."""
     if is_spark_frame(source):
         raise NotServed("a load of a Spark DataFrame", url, "load df.toArrow(), or use the files")
     pieces = open_input(source).pieces()
     with ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile())
         try:
-            body = _written(file, pieces, columns, url, catalog, owner)
+            body = _written(file, pieces, columns, url, catalog, owner, faults_of)
         except _Ragged as ragged:
             faults = ragged.faults if faults_of is None else faults_of(open_input(source).pieces())
             raise at_input_lines(faults).error() from None
@@ -127,6 +122,7 @@ def _written(
     url: str,
     catalog: Callable[[], Catalog] | None,
     owner: OwnerOf,
+    faults_of: OwnerFaults | None,
 ) -> LoadBody:
     first = next(pieces, None)
     if first is not None and isinstance(first.data, pa.Table) and catalog is None:
@@ -138,12 +134,23 @@ def _written(
     line = 1
     known = None if catalog is None else cache(catalog)
     for piece in () if first is None else chain([first], pieces):
-        data = _lines(piece, known, owner)
+        try:
+            data = _lines(piece, known, owner)
+        except Unsendable as unsent:
+            faults = Faults() if faults_of is None else faults_of(chain([piece], pieces))
+            raise _refusal(unsent, faults) from None
         file.write(data)
         unit = "line" if isinstance(piece.data, LineBlock) else "row"
         lines.append(SentPiece(line, piece.file, piece.first, unit))
         line += data.count(b"\n")
     return LoadBody("/load/ndjson", NDJSON, file, tuple(lines))
+
+
+def _refusal(unsent: Unsendable, faults: Faults) -> OmnigraphError:
+    """What a local load says of records, or that they cannot be sent."""
+    if faults:
+        return faults.in_rows().error()
+    return BadRequest(f"a record cannot be sent as JSON: {unsent}", "give plain values")
 
 
 def _lines(piece: Piece, catalog: Callable[[], Catalog] | None, owner: OwnerOf) -> bytes:
@@ -153,7 +160,7 @@ def _lines(piece: Piece, catalog: Callable[[], Catalog] | None, owner: OwnerOf) 
         case LineBlock(data=data):
             return data if data.endswith(b"\n") else data + b"\n"
         case tuple():
-            return b"".join(_line(plain_record(record, owner)) for record in piece.data)
+            return b"".join(sent_line(record, owner) for record in piece.data)
         case _:
             raise BadRequest("lines and columns are two loads", "load files of one format at once")
 
@@ -195,21 +202,6 @@ def owner_faults(catalog: Catalog, request: LoadRequest, pieces: Iterator[Piece]
     return faults
 
 
-def _line(record: Any) -> bytes:
-    try:
-        return orjson.dumps(record, default=_plain, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError as cause:
-        raise BadRequest(f"a record cannot be sent as JSON: {cause}", "give plain values") from None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray):
-        return f"base64:{base64.b64encode(value).decode()}"
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
-
-
 def _write_columns(
     file: IO[bytes], pieces: Iterator[Piece], columns: ColumnNames
 ) -> tuple[SentPiece, ...]:
@@ -223,8 +215,9 @@ def _write_columns(
         names = [columns.get(name, name) for name in piece.data.column_names]
         kept = [index for index, name in enumerate(names) if name is not None]
         table = piece.data.select(kept).rename_columns([names[index] for index in kept])
-        if piece.is_text:
-            table = table.replace_schema_metadata(TEXT_CELLS)
+        about = TEXT_CELLS if piece.is_text else renamed_index(piece.data.schema, columns)
+        if about is not None:  # else a table without columns would lose its count of rows
+            table = table.replace_schema_metadata(about)
         if writer is None:
             writer = pa.ipc.new_stream(file, table.schema)
         try:

@@ -84,10 +84,9 @@ class RemoteEntityVerbs(Graph):
         self, kind: str, type_name: str, id: NamedKey, branch: str | None, snapshot: str | None
     ) -> tuple[str, Params]:
         self.session.require_branch(branch, snapshot)
-        text = key_text(id)
-        if not (kind and type_name and text):  # no path holds them
-            raise BadRequest("an entity has a kind, a type and an id", "name each")
-        path = "/".join(map(segment, (kind, type_name, text)))
+        if not (kind and type_name):  # no path holds them
+            raise BadRequest("an entity has a kind and a type", "name each")
+        path = "/".join(map(segment, (kind, type_name, key_text(id))))
         return f"/entities/{path}", given(branch=branch, snapshot=snapshot)
 
     @checked

@@ -43,6 +43,7 @@ from omnigraph.remote.remote_views import (
     RemoteTags,
     change_params,
 )
+from omnigraph.remote.sent_params import sent_params
 from omnigraph.remote.served_changes import ServedChanges
 from omnigraph.remote.served_jobs import RemoteJobs
 from omnigraph.remote.served_rows import ARROW, result_of
@@ -106,9 +107,10 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbed
         """The rows of a read, from the head of a branch (`main` by default) or from a commit."""
         self.session.require_local_engine(engine, spark)
         self.session.require_branch(branch, snapshot)
+        text = query_text(query)
         body = {
-            "query": query_text(query),
-            "params": params,
+            "query": text,
+            "params": sent_params(params, text, name),
             "name": name,
             "branch": branch,
             "snapshot": snapshot,
@@ -160,10 +162,11 @@ class RemoteGraph(RemoteVerbs, RemoteEntityVerbs, RemoteLookVerbs, UnservedEmbed
             )
         if once is not None:
             require_text("the name of a mutation `once`", once)
+        text = query_text(query)
         body = encoded(
             {
-                "query": query_text(query),
-                "params": params,
+                "query": text,
+                "params": sent_params(params, text, name),
                 "name": name,
                 "branch": branch,
                 "message": message,

@@ -136,7 +136,9 @@ class RemoteVerbs(Graph):
 
         def faults_of(pieces: Iterator[Piece]) -> Faults:
             known = catalog()
-            own = named_edge(known, edge or "") if type is None else named_node(known, type)
+            own: Type | None = None
+            if is_typed:
+                own = named_edge(known, edge or "") if type is None else named_node(known, type)
             request = LoadRequest(as_given(mode), owner=own, columns=columns or {})
             return owner_faults(known, request, pieces)
 
@@ -146,7 +148,7 @@ class RemoteVerbs(Graph):
             self.uri,
             None if is_typed else catalog,
             owner,
-            faults_of=faults_of if is_typed else None,
+            faults_of=faults_of,
         )
         meta = [f"{name}={text}" for name, text in (metadata or {}).items()]
         params = given(

@@ -18,6 +18,7 @@ from omnigraph.exec.read.result import QueryResult
 from omnigraph.remote.from_wire import mutation_of
 from omnigraph.remote.http_connection import IF_COMMIT, JSON, REPLAY, encoded, segment
 from omnigraph.remote.remote_session import RemoteSession, key_of
+from omnigraph.remote.sent_params import sent_params
 from omnigraph.remote.served_rows import ARROW, result_of
 from omnigraph.storage.names import MAIN
 
@@ -117,7 +118,7 @@ class RemoteStoredQueries:
         self._session.require_own_actor(actor)
         self._session.require_branch(branch)
         body = {
-            "params": params,
+            "params": sent_params(params),
             "branch": branch,
             "expect_mutation": True,
             "message": message,
@@ -135,4 +136,9 @@ class RemoteStoredQueries:
 def _read_body(
     params: Mapping[str, Any] | None, branch: str | None, snapshot: str | None
 ) -> Document:
-    return {"params": params, "branch": branch, "snapshot": snapshot, "expect_mutation": False}
+    return {
+        "params": sent_params(params),
+        "branch": branch,
+        "snapshot": snapshot,
+        "expect_mutation": False,
+    }

@@ -87,7 +87,7 @@ def head_blob(call: RouteCall) -> Answer:
 
 def _selector(call: RouteCall) -> Selector:
     given = {name: call.one(name) for name in _SELECTOR}
-    missing = [name for name, value in given.items() if not value]
+    missing = [name for name, value in given.items() if not value and (name, value) != ("id", "")]
     if missing:
         raise BadRequest(f"query parameter '{missing[0]}' is missing", "name the cell")
     kind, type_name, entity, name = (given[each] or "" for each in _SELECTOR)

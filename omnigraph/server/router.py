@@ -22,6 +22,7 @@ class _Branching:
     named: "_Branching | None"
     methods: dict[str, ApiEndpoint]
     takes_rest: bool = False  # a branch name may stand with its slashes unencoded
+    takes_nothing: bool = False  # an id may be the empty text
 
 
 class Router:
@@ -40,6 +41,7 @@ class Router:
             if part.startswith("{"):
                 node.named = node.named or _Branching({}, None, {})
                 node = node.named
+                node.takes_nothing |= part == "{id}"
             else:
                 node = node.literal.setdefault(part, _Branching({}, None, {}))
         node.methods[endpoint.method] = endpoint
@@ -80,7 +82,7 @@ class Router:
         word, rest = parts[0], parts[1:]
         if word in node.literal:
             yield from self._walk(node.literal[word], rest, values)
-        if node.named is not None and word:
+        if node.named is not None and (word or node.named.takes_nothing):
             yield from self._walk(node.named, rest, (*values, word))
             if rest and node.named.takes_rest and all(rest):
                 yield node.named, (*values, "/".join(parts))

@@ -6,6 +6,8 @@ import struct
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.accept import accept
-from omnigraph.catalog.ids import KeyValue, canonical_text, entity_id
+from omnigraph.catalog.ids import KeyValue, NamedKey, canonical_text, entity_id, key_text
 from omnigraph.errors import BadRequest
 from omnigraph.types import Scalar, ValueType
 from tests.catalog.evolution import evolve
@@ -152,3 +154,40 @@ def test_a_single_has_the_shortest_text_that_reads_back() -> None:
         assert digits <= len(wanted.as_tuple().digits)
         assert canonical_text(F32, -value) == f"-{canonical_text(F32, value)}"
         assert pc.cast(pa.array([str(found)]), pa.float32())[0].as_py() == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("Ada", "Ada"),
+        (42, "42"),
+        (True, "true"),
+        (date(2020, 1, 1), "2020-01-01"),
+        (datetime(2020, 1, 1, 5), "2020-01-01T05:00:00"),
+        (["a", 1, date(2020, 1, 1)], '["a","1","2020-01-01"]'),
+        ((("a", 1), np.int64(7)), '["[\\"a\\",\\"1\\"]","7"]'),
+        ([np.datetime64("2020-01-01")], '["2020-01-01"]'),
+    ],
+    ids=str,
+)
+def test_a_key_names_a_node_by_a_text(key: NamedKey, text: str) -> None:
+    assert key_text(key) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ([None, 1], "null is no id and no value of a key"),
+        ([pd.NaT], "null is no id"),
+        ([{"a": 1}], "a dict is no id"),
+        ([b"a"], "a bytes is no id"),
+        (10**5000, "thousands of digits"),
+        ([10**5000], "thousands of digits"),
+        ("\ud800", "UTF-8"),
+        (["\ud800"], "UTF-8"),
+    ],
+    ids=["None", "NaT", "dict", "bytes", "huge", "huge part", "surrogate", "surrogate part"],
+)
+def test_other_values_name_no_node(key: NamedKey, said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        key_text(key)

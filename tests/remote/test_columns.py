@@ -261,3 +261,31 @@ def test_records_of_numpy_and_pandas_mean_the_same_over_http(new: Maker) -> None
     assert [list(row.values()) for row in graph.query(asked).rows] == [
         [no, 2, "2024-01-31", None] for no in (1, 2)
     ]
+
+
+@pytest.mark.parametrize(
+    ("index", "columns"),
+    [("title", None), ("Label", {"Label": "title"})],
+    ids=["its own name", "renamed"],
+)
+def test_an_index_called_like_a_property_is_refused(
+    new: Maker, index: str, columns: dict[str, str | None] | None
+) -> None:
+    graph = new(SCHEMA)
+    frame = pd.DataFrame({"no": ["1"], index: ["x"]}).set_index(index)
+    with pytest.raises(og.ConstraintViolated, match=r"Work.title has no column: .* is the index"):
+        graph.load(frame, "append", type="Work", columns=columns)
+
+
+@pytest.mark.parametrize("columns", [None, {"title": None}], ids=["unknown", "left out"])
+def test_another_index_is_left_out(new: Maker, columns: dict[str, str | None] | None) -> None:
+    graph = new(SCHEMA)
+    name = "shelf" if columns is None else "title"
+    frame = pd.DataFrame({"no": ["1"], name: ["x"]}).set_index(name)
+    assert graph.load(frame, "append", type="Work", columns=columns).nodes == {"Work": 1}
+
+
+def test_rows_whose_every_column_is_left_out_are_counted(new: Maker) -> None:
+    graph = new("node Note { text: String? }")
+    table = pa.table({"shelf": ["a", "b"]})
+    assert graph.load(table, "append", type="Note", columns={"shelf": None}).nodes == {"Note": 2}

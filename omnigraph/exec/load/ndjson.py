@@ -66,8 +66,15 @@ def bad(
     value: Any = None,
 ) -> BadRecord:
     """The exception for a violation of one record."""
-    shown = None if value is None else str(value)[:_SHOWN_CHARS]
+    shown = None if value is None else _shown(value)
     return BadRecord(Violation(rule, owner, prop, id, shown, text))
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value)[:_SHOWN_CHARS]
+    except ValueError:  # Python refuses to write thousands of digits
+        return "a number of thousands of digits"
 
 
 @dataclass(slots=True)

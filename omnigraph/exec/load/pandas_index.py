@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.exec.load.column_names import ColumnNames
+
 _INDEX = b"omnigraph.index"
 RESET_INDEX = "reset_index() makes it a column, reset_index(drop=True) leaves it out"
 
@@ -19,9 +21,18 @@ def with_index_names(table: pa.Table, source: Any) -> pa.Table:
     names = [name for name in getattr(index, "names", ()) if isinstance(name, str)]
     if not names:
         return table
-    return table.replace_schema_metadata(
-        {**(table.schema.metadata or {}), _INDEX: json.dumps(names).encode()}
-    )
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **_metadata(names)})
+
+
+def renamed_index(schema: pa.Schema, columns: ColumnNames) -> dict[bytes, bytes] | None:
+    """The names of an index for the metadata of columns that were renamed, each renamed alike."""
+    names = [columns.get(name, name) for name in index_names(schema)]
+    kept = [name for name in names if name is not None]
+    return _metadata(kept) if kept else None
+
+
+def _metadata(names: list[str]) -> dict[bytes, bytes]:
+    return {_INDEX: json.dumps(names).encode()}
 
 
 def index_names(schema: pa.Schema) -> list[str]:

@@ -144,6 +144,11 @@ def _blob(value: Any, read: ReadExternal) -> bytes:
         raise Misfit(Reason.BLOB, str(cause)) from None
 
 
+def blob_text(data: bytes) -> str:
+    """Bytes as the text that is read as them."""
+    return BLOB_PREFIX + base64.b64encode(data).decode()
+
+
 def _unchanged(value: ir.Constant, _read: ReadExternal) -> ir.Constant:
     return value
 
@@ -154,15 +159,15 @@ def _plain(values: pa.Array, _form: JsonForm) -> list[Any]:
 
 def _blob_texts(values: pa.Array, _form: JsonForm) -> list[Any]:
     """Bytes as `base64:…`; a description of bytes that were not read as their size or address."""
-    return [_blob_text(cell) for cell in values.to_pylist()]
+    return [_cell_text(cell) for cell in values.to_pylist()]
 
 
-def _blob_text(cell: bytes | dict[str, Any] | None) -> str | None:
+def _cell_text(cell: bytes | dict[str, Any] | None) -> str | None:
     match cell:
         case None:
             return None
         case bytes():
-            return BLOB_PREFIX + base64.b64encode(cell).decode()
+            return blob_text(cell)
         case _:
             return cell.get(BLOB_URI) or f"blob:{cell.get(BLOB_SIZE) or 0}"
 
