@@ -242,15 +242,6 @@ class Objects:
             )
             return tuple(sorted(each, key=lambda listed: listed.path))
 
-    def names(self, folder: str) -> tuple[str, ...]:
-        """The names right below a folder, sorted. A disk is asked for names alone: to list objects
-        looks at each of them."""
-        if self._root is None:
-            return tuple(path.rpartition("/")[2] for path in self.list(folder))
-        with self._call("list", folder), suppress(FileNotFoundError, NotADirectoryError):
-            return tuple(sorted(os.listdir(f"{self._root}/{folder}")))
-        return ()
-
     def folders(self, prefix: str) -> tuple[str, ...]:
         """The names of the folders right below a prefix, sorted."""
         with self._call("list", prefix):
@@ -282,23 +273,6 @@ class Objects:
             return is_absent and _is_file(f"{self._root}/{known}")
         except OSError as cause:
             raise StorageFailed(f"ran head on {self._where.join(known)}", str(cause)) from cause
-
-    def count_up(self, name: Callable[[int], str]) -> int:
-        """How many files numbered from 1 without a gap are there, by doubling and halving: a
-        listing would read every name of their folder. Only on local disk."""
-        assert self._root is not None
-        self._stats.call("object.head")
-
-        def is_there(number: int) -> bool:
-            return os.access(f"{self._root}/{name(number)}", os.F_OK)
-
-        there, absent = 0, 1
-        while is_there(absent):
-            there, absent = absent, 2 * absent
-        while absent - there > 1:
-            middle = (there + absent) // 2
-            there, absent = (middle, absent) if is_there(middle) else (there, middle)
-        return there
 
     def exists(self, path: str) -> bool:
         """Whether an object, or a prefix with objects, is there."""

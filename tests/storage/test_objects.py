@@ -79,19 +79,3 @@ def test_places_are_paths_files_and_s3(tmp_path: Path) -> None:
         root_of("gs://bucket/g")
     with pytest.raises(BadRequest, match=r"omnigraph\.connect\('http://host/g'\)"):
         root_of("http://host/g")
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9, 100])
-def test_numbered_files_without_a_gap_are_counted_up(local: Where, count: int) -> None:
-    Path(local.uri).mkdir()
-    objects = Objects(root_of(local.uri, None), Stats())
-    for number in range(1, count + 1):
-        objects.put(f"numbered/{number}", b"")
-    assert objects.count_up(lambda number: f"numbered/{number}") == count
-
-
-def test_names_are_those_right_below_a_folder(objects: Objects) -> None:
-    objects.put("p/2", b"")
-    objects.put("p/1", b"")
-    assert objects.names("p") == ("1", "2")
-    assert objects.names("none") == ()

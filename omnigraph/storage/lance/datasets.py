@@ -9,6 +9,7 @@ folder: committing a branch's transaction through the root would silently change
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import lance
@@ -21,7 +22,7 @@ from lance.lance import _Session as Session
 from omnigraph import environment
 from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
-from omnigraph.storage.lance.base_paths import Homes, is_whole, version_file
+from omnigraph.storage.lance.base_paths import Homes, version_file
 from omnigraph.storage.lance.refs import (
     BRANCH_REFS,
     ForkRefs,
@@ -32,7 +33,9 @@ from omnigraph.storage.lance.refs import (
     read_refs,
     whole_refs,
 )
+from omnigraph.storage.lance.root_handles import RootHandles
 from omnigraph.storage.lance.strict_commit import StrictCommits
+from omnigraph.storage.lance.version_files import newest_whole, versions_since
 from omnigraph.storage.names import encode
 from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.records import DATASET, TablePin
@@ -43,7 +46,6 @@ _VersionKey = tuple[str, str, str, int]
 
 OPERATION_PROPERTY = "omnigraph:operation"
 _HANDLES_MAX = 512
-_ROOTS_MAX = 64
 _LOCAL_BLOCK_BYTES = 32 << 10
 """Rows that lie closer than this are read at once. Lance's own 4 KiB for disks reads scattered rows
 of a table one by one: a thousand of 100,000 with embeddings take 22 ms, with this 14."""
@@ -77,7 +79,7 @@ class Datasets:
         """Whether the newest versions may be torn: the machine was restarted, and nothing was
         opened for writing since."""
         self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
-        self._roots: Lru[str, Handle] = Lru(_ROOTS_MAX)
+        self._roots = RootHandles(partial(self.open, branching=True))
         self.fork_refs = ForkRefs(objects, keeps=self.is_remote)
 
     # Opening
@@ -102,8 +104,9 @@ class Datasets:
         """A new handle, pinned to a version or to the latest one. With `branching` it is only for
         listing, making and deleting branches."""
         uri = self._where.branching(location) if branching else self.uri(location, branch)
-        if version is None and self.is_wary:
-            version = _newest_whole(self.objects, dataset_folder(location, branch))
+        if version is None and self.is_wary and self._where.path is not None:
+            folder = dataset_folder(location, branch)
+            version = newest_whole(self._where.path, folder, self.objects)
         with self.lance_call("open", f"{location} on {branch or 'main'}"):
             handle = lance.dataset(
                 uri,
@@ -145,7 +148,7 @@ class Datasets:
     def forget(self, location: str) -> None:
         """Forget the handles of one dataset."""
         self._handles.discard(lambda key: key[0] == location)
-        self._roots.pop(location)
+        self._roots.forget(location)
 
     def close(self) -> None:
         """Forget every handle."""
@@ -169,8 +172,8 @@ class Datasets:
         if self.objects.is_newest(*names):
             return known
         more = 0
-        if counts and not self.is_remote and not self.is_wary:
-            more = self.objects.count_up(lambda n: f"{folder}/{version_file(known + n)}")
+        if counts and self._where.path is not None and not self.is_wary:
+            more = versions_since(self._where.path / dataset_folder(location, branch), known)
         return known + more if more else self.head(location, branch)
 
     def head(self, location: str, branch: str | None) -> int:
@@ -221,24 +224,17 @@ class Datasets:
 
     # Branches
 
-    @contextmanager
-    def _root(self, location: str) -> Iterator[Handle]:
-        """A handle for listing, making and deleting the branches of a dataset, which no other
-        thread has meanwhile. Of which version it is does not matter, so it is kept: to open one
-        lists every version. One that failed is not used again."""
-        root = self._roots.pop(location) or self.open(location, branching=True)
-        yield root
-        self._roots.put(location, root)
-
     def refs(self, location: str) -> dict[str, Ref]:
         """Every Lance branch of a dataset, by its encoded name."""
         if self.is_wary:
             refs = whole_refs(self.objects, location)
             return {
-                name: ref for name, ref in refs.items() if _is_begun(self.objects, location, name)
+                name: ref
+                for name, ref in refs.items()
+                if _is_begun(self._where, self.objects, location, name)
             }
         try:
-            with self._root(location) as root, self.lance_call("list_branches", location):
+            with self._roots.taken(location) as root, self.lance_call("list_branches", location):
                 listed: dict[str, Any] = dict(root.branches.list())
         except NotFound:
             # Lance lists names and then reads each; one that was deleted in between fails it.
@@ -256,7 +252,7 @@ class Datasets:
         is_torn = (
             self.is_wary
             and ref is not None
-            and not _is_begun(self.objects, location, encode(branch))
+            and not _is_begun(self._where, self.objects, location, encode(branch))
         )
         return None if is_torn else ref
 
@@ -267,7 +263,7 @@ class Datasets:
         self._where.require_branchable()
         start = (None if source is None else encode(source), version)
         with (
-            self._root(location) as root,
+            self._roots.taken(location) as root,
             self.lance_call("create_branch", f"{location} {branch}"),
         ):
             root.create_branch(encode(branch), start, self._where.storage_options)
@@ -279,7 +275,7 @@ class Datasets:
         """Remove a Lance branch and whatever an unfinished creation of it left behind."""
         if self.ref(location, branch) is not None:
             with (
-                self._root(location) as root,
+                self._roots.taken(location) as root,
                 self.lance_call("delete_branch", f"{location} {branch}"),
             ):
                 root.branches.delete(encode(branch))
@@ -338,18 +334,10 @@ def _version_key(pin: TablePin) -> _VersionKey:
     return pin.location, pin.branch or "", pin.fork, pin.version
 
 
-def _newest_whole(objects: Objects, folder: str) -> int | None:
-    """The newest version that no power cut tore, None to let Lance look."""
-    for name in objects.names(f"{folder}/_versions"):
-        stored = objects.get(f"{folder}/_versions/{name}") if name.endswith(".manifest") else None
-        if stored is not None and is_whole(stored.data):
-            return 2**64 - 1 - int(name.removesuffix(".manifest"))
-    return None
-
-
-def _is_begun(objects: Objects, location: str, segment: str) -> bool:
+def _is_begun(where: Root, objects: Objects, location: str, segment: str) -> bool:
     """Whether a branch has a version that no power cut tore."""
-    return _newest_whole(objects, f"{location}/tree/{segment}") is not None
+    folder = f"{location}/tree/{segment}"
+    return where.path is not None and newest_whole(where.path, folder, objects) is not None
 
 
 def dataset_folder(location: str, branch: str | None) -> str:

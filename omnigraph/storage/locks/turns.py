@@ -127,7 +127,7 @@ class Turns:
             if losses and not has_turn:
                 time.sleep(random.uniform(0, longest_pause_s))
                 longest_pause_s = min(2 * longest_pause_s, _PAUSE_MAX_S)
-            with self._held(names) if has_turn else nullcontext(Guard()) as guard:
+            with self._locked(names) if has_turn else nullcontext(Guard()) as guard:
                 began = time.monotonic()
                 if has_turn and kind is not None:
                     self._note(kind, names, waited=losses > 0 or guard.waited)
@@ -146,7 +146,7 @@ class Turns:
         return retried(budget, once, lost=(LockTaken,), counts=counts)
 
     @contextmanager
-    def _held(self, names: frozenset[str]) -> Iterator[Guard]:
+    def _locked(self, names: frozenset[str]) -> Iterator[Guard]:
         """The locks of a turn. Nothing was published by the time that they cannot be had."""
         with ExitStack() as stack:
             with unpublished():

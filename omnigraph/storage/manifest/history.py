@@ -15,6 +15,7 @@ from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.datasets import Datasets, files_of
 from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.lance.strict_commit import known_fragments
+from omnigraph.storage.manifest.known_commits import KnownCommits
 from omnigraph.storage.manifest.lost_commits import LostCommits
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.queries import Fragment, Queries
@@ -31,8 +32,6 @@ from omnigraph.storage.records import (
 T = TypeVar("T")
 
 _SNAPSHOTS_MAX = 1_024
-_COMMITS_MAX = 100_000
-_REFERENCES_MAX = 1_000_000
 _WINDOW_VERSIONS = 64  # of the first read of a walk along a line
 _LINES_MAX = 16
 
@@ -59,8 +58,7 @@ class History:
         self.lost = LostCommits(datasets, manifest, self.list)
         self._lineages: dict[str, _Lineage] = {}
         self._snapshots: Lru[CommitId, Snapshot] = Lru(_SNAPSHOTS_MAX)
-        self._by_files: Lru[tuple[str, ...], dict[CommitId, Commit]] = Lru(_REFERENCES_MAX, len)
-        self._commits: Lru[CommitId, Commit] = Lru(_COMMITS_MAX)
+        self._known = KnownCommits()
         self._lines: Lru[_LineKey, TableLine] = Lru(_LINES_MAX)
         self._turn = Lock()
 
@@ -117,23 +115,12 @@ class History:
         """The commits in these fragments. A branch shares fragments with its ancestors, and a
         fragment that was read for one of them is not read again."""
         files = {each.fragment_id: files_of(each) for each in fragments}
-        known = {each: self._by_files.get(each) for each in files.values()}
+        known = {each: self._known.get(each) for each in files.values()}
         unread = [each for each in fragments if known[files[each.fragment_id]] is None]
         if unread:
             for number, read in self._queries.commits_by_fragment(state, unread).items():
-                commits = {each.id: self._only(each) for each in read.values()}
-                known[files[number]] = commits
-                if commits:
-                    self._by_files.put(files[number], commits)
+                known[files[number]] = self._known.put(files[number], read.values())
         return [commits for commits in known.values() if commits]
-
-    def _only(self, commit: Commit) -> Commit:
-        """The one object of a commit, however many branches and folded fragments show it."""
-        same = self._commits.get(commit.id)
-        if same == commit:
-            return same
-        self._commits.put(commit.id, commit)
-        return commit
 
     def lives(self, origin: Origin) -> bool:
         """Whether a branch that commits came from is still there, and is the same one."""
@@ -252,7 +239,7 @@ class History:
         newest fragment holds the commit."""
         if published is not None:
             newest = max(known_fragments(published.handle), key=lambda each: int(each.fragment_id))
-            self._by_files.put(files_of(newest), {commit.id: self._only(commit)})
+            self._known.put(files_of(newest), [commit])
         if commit.branch is not None:
             return  # a named branch may be deleted, and its commits with it
         self._snapshots.put(commit.id, snapshot)
@@ -261,8 +248,7 @@ class History:
         """Drop everything remembered."""
         with self._turn:
             self._lineages.clear()
-            self._by_files.clear()
-            self._commits.clear()
+            self._known.clear()
             self._snapshots.clear()
             self._lines.clear()
 

@@ -12,7 +12,6 @@ happens once after each restart of the machine, before anything is opened for wr
 looks under one boot no power cut lies.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ import orjson
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.lance.base_paths import is_whole
 from omnigraph.storage.lance.refs import BRANCH_REFS, TAG_REFS
+from omnigraph.storage.lance.version_files import version_paths
 from omnigraph.storage.locks.locks import FOLDER as LOCKS
 from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.locks.process_mark import current_boot
@@ -122,15 +122,6 @@ class PowerCut:
         if boot is not None and self._root is not None:
             with suppress(OSError):  # a full disk: the next open looks again
                 (self._root / _MARK).write_text(boot, encoding="ascii")
-
-
-def version_paths(folder: Path) -> list[Path]:
-    """The files of a dataset's versions, newest first: numbers count down."""
-    try:
-        names = os.listdir(folder / "_versions")
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [folder / "_versions" / name for name in sorted(names) if name.endswith(".manifest")]
 
 
 def _branches(dataset: Path) -> list[Path]:
