@@ -261,3 +261,16 @@ def test_records_of_numpy_and_pandas_mean_the_same_over_http(new: Maker) -> None
     assert [list(row.values()) for row in graph.query(asked).rows] == [
         [no, 2, "2024-01-31", None] for no in (1, 2)
     ]
+
+
+def test_a_key_of_a_record_that_is_no_text_is_told_the_same_over_http(new: Maker) -> None:
+    graph = new("node N { no: I64 @key }")
+    with pytest.raises(og.ConstraintViolated, match="row 2: a key of a record must be a string"):
+        graph.load([{"no": 1}, {"no": 2, 3: 4}], "merge", type="N")
+    rows = pa.table({"a": ["x"]})
+    graph = new("node N { no: I64 @key }  edge To: N -> N")
+    for columns in ({}, {"a": None}):
+        with pytest.raises(og.ConstraintViolated, match="To needs columns for `from` and `to`"):
+            graph.load(
+                rows.select([]) if not columns else rows, "merge", edge="To", columns=columns
+            )
