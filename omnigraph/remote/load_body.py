@@ -27,6 +27,7 @@ from omnigraph.exec.load.columnar import ragged_faults, rows_of
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.input_lines import at_input_lines, csv_lines
 from omnigraph.exec.load.inputs import open_input
+from omnigraph.exec.load.ndjson import BadRecord
 from omnigraph.exec.load.pieces import Piece, owner_of_columns, ready_piece
 from omnigraph.exec.load.python_records import plain_record
 from omnigraph.exec.load.request import LoadRequest
@@ -153,9 +154,22 @@ def _lines(piece: Piece, catalog: Callable[[], Catalog] | None, owner: OwnerOf) 
         case LineBlock(data=data):
             return data if data.endswith(b"\n") else data + b"\n"
         case tuple():
-            return b"".join(_line(plain_record(record, owner)) for record in piece.data)
+            return b"".join(_lines_of_records(piece, piece.data, owner))
         case _:
             raise BadRequest("lines and columns are two loads", "load files of one format at once")
+
+
+def _lines_of_records(piece: Piece, records: tuple[Any, ...], owner: OwnerOf) -> Iterator[bytes]:
+    """Records as lines. A key that is no text has no JSON, so it is told here as a local load
+    tells it."""
+    faults = Faults()
+    for number, record in enumerate(records, piece.first):
+        try:
+            yield _line(plain_record(record, owner))
+        except BadRecord as wrong:
+            faults.add_unread(piece.part, replace(wrong.violation, line=number, unit="row"))
+    if faults:
+        raise faults.error()
 
 
 def _lines_of_columns(piece: Piece, table: pa.Table, catalog: Catalog) -> Iterator[bytes]:
