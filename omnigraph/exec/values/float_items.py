@@ -42,5 +42,5 @@ def floats_at_once(items: Sequence[Any], scalar: Scalar) -> list[float] | None:
         numbers = numbers.astype(width)
     if not np.isfinite(numbers).all():
         return None
-    stored: list[float] = (numbers + width(0)).tolist()  # one zero
+    stored: list[float] = (numbers + 0.0).tolist()  # one zero
     return stored
