@@ -38,8 +38,8 @@ def noting_branches(plan: MigrationPlan, old: Catalog, others: Sequence[str]) ->
     narrowing = narrowing_steps(plan, old) if others and plan.supported else ()
     if not narrowing:
         return plan
-    held = SchemaHeld(tuple(others), str(narrowing[0]))
-    return replace(plan, hints=(*plan.hints, f"apply refuses this: {held}"))
+    refusal = SchemaHeld(tuple(others), str(narrowing[0]))
+    return replace(plan, hints=(*plan.hints, f"apply refuses this: {refusal}"))
 
 
 def _narrows(step: Step, old: Catalog, new: Catalog) -> bool:
