@@ -24,6 +24,7 @@ from omnigraph.catalog.steps import (
     UpdateCardinality,
     WidenProperty,
 )
+from omnigraph.errors import SchemaHeld
 from omnigraph.types import Kind, PropertyId
 
 
@@ -37,9 +38,8 @@ def noting_branches(plan: MigrationPlan, old: Catalog, others: Sequence[str]) ->
     narrowing = narrowing_steps(plan, old) if others and plan.supported else ()
     if not narrowing:
         return plan
-    names = ", ".join(f"'{name}'" for name in others)
-    hint = f"apply refuses this while there is {names}: {narrowing[0]} does more than add or widen"
-    return replace(plan, hints=(*plan.hints, f"{hint}; merge or delete other branches first"))
+    refusal = SchemaHeld(tuple(others), str(narrowing[0]))
+    return replace(plan, hints=(*plan.hints, f"apply refuses this: {refusal}"))
 
 
 def _narrows(step: Step, old: Catalog, new: Catalog) -> bool:

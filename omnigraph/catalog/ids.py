@@ -23,7 +23,7 @@ from omnigraph.types import ID_TYPE, INTEGER_BOUNDS, Scalar, ValueType
 KeyValue = str | bool | int | float | date | datetime
 
 
-NamedKey = str | int | float | date | list[Any] | tuple[Any, ...]
+NamedKey = str | bool | int | float | date | list[Any] | tuple[Any, ...]
 """An id, the value of a key, or an array of its several values."""
 
 

@@ -4,6 +4,7 @@ Invariant: a value means what it means in a column of a pandas table, and a plai
 as it is. Neither library is imported: a type is known by its name.
 """
 
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 from omnigraph.types import Scalar
 
 _PLAIN = frozenset({str, int, bool, bytes, date, datetime, type(None), dict})
+_PLAIN_ITEMS = _PLAIN | {float, list, tuple, Decimal}
+"""Types of the items of a list that stay as they are, NaN among them."""
+
 _MISSING = frozenset({"NAType", "NaTType"})
 
 
@@ -20,9 +24,15 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
-        return [plain_item(item) for item in value]
+        return _plain_items(value)
     value = plain_item(value)
     return None if _is_nan(value) else value
+
+
+def _plain_items(values: Sequence[Any]) -> list[Any]:
+    if _PLAIN_ITEMS.issuperset(map(type, values)):
+        return list(values)  # vectors have thousands of items
+    return [plain_item(item) for item in values]
 
 
 def plain_item(value: Any) -> Any:
@@ -51,7 +61,7 @@ def _of_numpy(value: Any) -> Any:
         return value  # no value, but a type or a generator of numbers
     kind = value.dtype.kind
     if getattr(value, "ndim", 0):
-        return [plain_item(item) for item in (value if kind == "M" else value.tolist())]
+        return _plain_items(list(value) if kind == "M" else value.tolist())
     if kind == "M":
         return _moment(value)
     return float(value) if kind == "f" else value.item()

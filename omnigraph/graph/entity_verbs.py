@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.ids import NamedKey, key_text
-from omnigraph.catalog.model import Type
+from omnigraph.catalog.model import Catalog, Type
 from omnigraph.deferred import deferred
 from omnigraph.errors import NotFound, PreconditionFailed
 from omnigraph.exec.points import Points
@@ -44,9 +44,9 @@ _PUT = (
 _PUT_ATTEMPTS = 8
 
 
-def _named(owner: Type, id: NamedKey) -> str:
+def _named(catalog: Catalog, owner: Type, id: NamedKey) -> str:
     """The id that is named: it may be the key, or that spelled as its type has it."""
-    return named_id(owner, key_text(id))
+    return named_id(owner, key_text(id), catalog)
 
 
 class EntityVerbs:
@@ -76,7 +76,7 @@ class EntityVerbs:
         """
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
-        named = _named(require_type(catalog, kind, type), id)
+        named = _named(catalog, require_type(catalog, kind, type), id)
         return find_blob(self._store, catalog, pinned, (kind, type, named, property))
 
     @checked
@@ -99,7 +99,7 @@ class EntityVerbs:
         pinned = self._guard.pinned(branch, snapshot)
         catalog = self._schemas.of(pinned).catalog
         owner = require_type(catalog, kind, type)
-        return find_entity(self._store, catalog, pinned, owner, _named(owner, id))
+        return find_entity(self._store, catalog, pinned, owner, _named(catalog, owner, id))
 
     @checked
     def history(
@@ -122,9 +122,11 @@ class EntityVerbs:
         ['insert']
         """
         pinned = self._guard.pinned(branch, snapshot)
-        owner = require_type(self._schemas.of(pinned).catalog, kind, type)
+        catalog = self._schemas.of(pinned).catalog
+        owner = require_type(catalog, kind, type)
         last = None if before is None else self._points.resolve(before, kind="commit")
-        return EntityHistory(self._store, self._schemas, pinned, owner, _named(owner, id), last)
+        named = _named(catalog, owner, id)
+        return EntityHistory(self._store, self._schemas, pinned, owner, named, last)
 
     @checked
     def put_blob(
@@ -156,9 +158,10 @@ class EntityVerbs:
         text = f"base64:{b64encode(data).decode('ascii')}"
         for _ in range(_PUT_ATTEMPTS):
             head = self._store.snapshot(branch)
-            owner = require_type(self._schemas.of(head).catalog, kind, type)
+            catalog = self._schemas.of(head).catalog
+            owner = require_type(catalog, kind, type)
             require_blob(owner, kind, property)
-            named = _named(owner, id)
+            named = _named(catalog, owner, id)
             if if_match is not None:
                 self._require_tag(head, (kind, type, named, property), if_match)
             try:

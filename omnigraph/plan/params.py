@@ -97,9 +97,7 @@ def _scalar(value: object, scalar: Scalar) -> Constant:
         case Scalar.STRING | Scalar.BLOB:
             if scalar is Scalar.BLOB and isinstance(value, bytes | bytearray | memoryview):
                 return f"base64:{base64.b64encode(value).decode()}"
-            if not isinstance(value, str):
-                raise _Wrong(f"expected string, got {_json_type(value)}")
-            return value
+            return _text(value)
         case Scalar.BOOL:
             if not isinstance(value, bool):
                 raise _Wrong(f"expected boolean, got {_json_type(value)}")
@@ -110,6 +108,17 @@ def _scalar(value: object, scalar: Scalar) -> Constant:
             return _datetime(value)
         case _:
             assert_never(scalar)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _Wrong(f"expected string, got {_json_type(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        why = "it holds half of a surrogate pair, which is no character"
+        raise _Wrong(f"the text cannot be written as UTF-8: {why}") from None
+    return value
 
 
 def _integer(value: object, scalar: Scalar) -> int:

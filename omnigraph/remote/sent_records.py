@@ -12,6 +12,7 @@ import orjson
 
 from omnigraph.catalog.model import Type
 from omnigraph.errors import BadRequest
+from omnigraph.exec.load.ndjson import BadRecord
 from omnigraph.exec.load.python_records import plain_record
 from omnigraph.exec.values.from_input import Unfit, stored
 from omnigraph.remote.json_values import is_json, json_text
@@ -29,6 +30,8 @@ def sent_line(record: Any, owner: OwnerOf) -> bytes:
     """A record as a line of JSON. `owner` is asked for its type only where that matters."""
     try:
         return orjson.dumps(_sent(plain_record(record, owner), owner)) + b"\n"
+    except BadRecord as cause:
+        raise Unsendable(str(cause)) from None
     except TypeError as cause:
         raise BadRequest(f"a record cannot be sent as JSON: {cause}", "give plain values") from None
 
@@ -46,9 +49,6 @@ def _sent(record: Any, owner: OwnerOf) -> Any:
 
 
 def _values(values: Mapping[Any, Any], owner: Callable[[], Type | None]) -> dict[str, Any]:
-    unnamed = [name for name in values if not isinstance(name, str)]
-    if unnamed:
-        raise BadRequest(f"a record has the key {unnamed[0]!r}", "keys are texts: name properties")
     odd = {name: value for name, value in values.items() if not is_json(value)}
     known = owner() if odd else None
     props = {} if known is None else {prop.name: prop.type for prop in known.properties}

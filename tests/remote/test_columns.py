@@ -289,3 +289,16 @@ def test_rows_whose_every_column_is_left_out_are_counted(new: Maker) -> None:
     graph = new("node Note { text: String? }")
     table = pa.table({"shelf": ["a", "b"]})
     assert graph.load(table, "append", type="Note", columns={"shelf": None}).nodes == {"Note": 2}
+
+
+def test_a_key_of_a_record_that_is_no_text_is_told_the_same_over_http(new: Maker) -> None:
+    graph = new("node N { no: I64 @key }")
+    with pytest.raises(og.ConstraintViolated, match="row 2: a key of a record must be a string"):
+        graph.load([{"no": 1}, {"no": 2, 3: 4}], "merge", type="N")
+    rows = pa.table({"a": ["x"]})
+    graph = new("node N { no: I64 @key }  edge To: N -> N")
+    for columns in ({}, {"a": None}):
+        with pytest.raises(og.ConstraintViolated, match="To needs columns for `from` and `to`"):
+            graph.load(
+                rows.select([]) if not columns else rows, "merge", edge="To", columns=columns
+            )

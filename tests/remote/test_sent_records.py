@@ -43,6 +43,11 @@ def loaded(graph: og.Graph, prop: str, value: object) -> object:
     return graph.entity("node", "P", "x").image.properties[prop]
 
 
+def shown(value: object) -> str:
+    """The id of a case: without an address of memory, which differs between processes."""
+    return type(value).__name__ if " at 0x" in repr(value) else repr(value)
+
+
 @pytest.mark.parametrize(
     ("prop", "value", "expected"),
     [
@@ -65,7 +70,7 @@ def loaded(graph: og.Graph, prop: str, value: object) -> object:
         ("bl", bytearray(b"abc"), "blob:3"),
         ("bl", memoryview(b"abc"), "blob:3"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_a_value_is_stored_as_its_property_reads_it(
     new: Maker, prop: str, value: object, expected: object
@@ -180,7 +185,7 @@ class Row:
     k: str
 
 
-@pytest.mark.parametrize("record", [Row("a"), np.int64(1), pd.Series({"k": "a"})], ids=repr)
+@pytest.mark.parametrize("record", [Row("a"), np.int64(1), pd.Series({"k": "a"})], ids=shown)
 def test_what_is_no_mapping_is_no_record(new: Maker, record: object) -> None:
     with pytest.raises(og.ConstraintViolated, match="row 1: a record must be an object"):
         new(SCHEMA).load([record], "append", type="P")

@@ -13,5 +13,10 @@ ColumnNames = Mapping[str, str | None]
 
 def renamed(record: Mapping[str, Any], names: ColumnNames) -> dict[str, Any]:
     """The values of a flat record by the property that they fill."""
-    targets = ((names.get(name, name), value) for name, value in record.items())
-    return {target: value for target, value in targets if target is not None}
+    kept: dict[str, Any] = {}
+    for name, value in record.items():
+        # A key that is no text, None among them, stays for the reader of records to refuse.
+        target = names.get(name, name)
+        if target is not None or name not in names:
+            kept[name if target is None else target] = value
+    return kept

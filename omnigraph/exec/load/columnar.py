@@ -147,7 +147,7 @@ def _named(
         else:
             columns[target] = in_one(table.column(index))
     _refuse_index(owner, table, rename, allowed - columns.keys(), reading)
-    if isinstance(owner, EdgeType) and table.num_columns:
+    if isinstance(owner, EdgeType) and (table.num_columns or table.num_rows):
         _require_ends(owner, columns, unknown, reading)
     return None if reading.wrong else columns
 
@@ -230,7 +230,7 @@ class _ColumnsReading:
         owner, self._stated = self._owner, named.get("id")
         if isinstance(owner, EdgeType):
             for word, name, node in (("from", "src", owner.source), ("to", "dst", owner.target)):
-                values = named.get(name, pa.nulls(0, pa.utf8()))  # no column at all has no rows
+                values = named.get(name, pa.nulls(0, pa.utf8()))  # no column and no row at all
                 self._columns[name] = self._ends(word, self._catalog.nodes[node], values)
         for prop in owner.properties:
             values = named.get(prop.name)

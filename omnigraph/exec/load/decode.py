@@ -23,7 +23,7 @@ from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames, renamed
 from omnigraph.exec.load.json_columns import read_flat, read_lines
 from omnigraph.exec.load.lines import Lines, lines_of
-from omnigraph.exec.load.ndjson import ONE_A_LINE, Owner, Records, TypedRows
+from omnigraph.exec.load.ndjson import ONE_A_LINE, BadRecord, Owner, Records, TypedRows
 from omnigraph.exec.load.python_records import owner_of, plain_record
 from omnigraph.exec.load.rule_faults import rule_faults
 from omnigraph.exec.rules.faults import LIMITS, Faults, merged
@@ -237,18 +237,31 @@ def decode_records(
     records = Records(catalog, patch=patch, read=read)
     done = Decoded()
     for number, given in enumerate(values, first):
-        if owner is None:
-            record = plain_record(given, partial(owner_of, catalog))
-            violations = records.take(record, number)
-        else:
-            is_renamed = rename and isinstance(given, Mapping)
-            flat = renamed(given, rename) if is_renamed else given
-            violations = records.take_row(owner, plain_record(flat, lambda _: owner), number)
-        for violation in violations:
+        for violation in _taken(records, given, number, catalog, owner, rename):
             done.faults.add_unread(part, replace(violation, line=number))
     done.faults.merge(_rule_faults(records, part, None))
     done.rows.extend(records.rows())
     return done
+
+
+def _taken(
+    records: Records,
+    given: Any,
+    number: int,
+    catalog: Catalog,
+    owner: Owner | None,
+    rename: ColumnNames,
+) -> Iterator[Violation]:
+    try:
+        if owner is None:
+            record = plain_record(given, partial(owner_of, catalog))
+            yield from records.take(record, number)
+        else:
+            is_renamed = rename and isinstance(given, Mapping)
+            flat = renamed(given, rename) if is_renamed else given
+            yield from records.take_row(owner, plain_record(flat, lambda _: owner), number)
+    except BadRecord as wrong:
+        yield wrong.violation
 
 
 def _rule_faults(

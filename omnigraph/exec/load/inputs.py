@@ -61,7 +61,7 @@ def open_input(source: Any, options: Options = ()) -> Input:
     if isinstance(source, bytes | bytearray):
         return Input(None, _lines(bytes(source), 1), len(source))
     if hasattr(source, "read"):
-        _require_binary(source)
+        _require_readable(source)
         return Input(None, _stream(source), None)
     columns = _columns(source)
     if columns is not None:
@@ -90,8 +90,8 @@ def open_whole(source: Any, options: Options = ()) -> Input:
     elif isinstance(source, bytes | bytearray):
         data, label = bytes(source), None
     elif hasattr(source, "read"):
-        _require_binary(source)
-        data, label = bytes(source.read()), None
+        _require_readable(source)
+        data, label = _bytes(source.read()), None
     else:
         raise BadRequest(f"the older format is text, not a {type(source).__name__}")
     whole = Piece(0, label, 1, LineBlock(data, 1, 0, label))
@@ -115,7 +115,12 @@ def _columns(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
         return [pa.Table.from_batches([source])], source.nbytes
     if isinstance(source, pa.RecordBatchReader):
         return (pa.Table.from_batches([batch]) for batch in source), None
-    library, kind = type(source).__module__.partition(".")[0], type(source).__name__
+    return _frame(source)
+
+
+def _frame(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
+    """A table of pandas or polars, or of a library that makes its own of theirs."""
+    library, kind = _base(source)
     if library == "pandas" and kind == "DataFrame":
         table = with_index_names(of_pandas(source), source)
         return [table], table.nbytes
@@ -126,6 +131,16 @@ def _columns(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
         hint = "give a DataFrame: a Series has to_frame()"
         raise BadRequest(f"cannot load a {kind} of {library}", hint)
     return None
+
+
+def _base(source: Any) -> tuple[str, str]:
+    """The library and the name of the first class of pandas or polars that an object is of; empty
+    for any other object. Neither library is imported for it."""
+    for each in type(source).__mro__:
+        library = each.__module__.partition(".")[0]
+        if library in ("pandas", "polars"):
+            return library, each.__name__
+    return "", ""
 
 
 def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:
@@ -152,17 +167,35 @@ def _lines(data: bytes, line: int) -> Iterator[Piece]:
         yield Piece(0, None, line, LineBlock(data, line))
 
 
-def _require_binary(source: Any) -> None:
+def _require_readable(source: Any) -> None:
+    """Refuse a file that is closed, or open for writing alone."""
+    again = "open it with mode 'rb', and load it while it is open"
+    if getattr(source, "closed", False) is True:
+        raise BadRequest("the file is closed", again)
+    readable = getattr(source, "readable", None)
+    if callable(readable) and readable() is False:
+        raise BadRequest("the file is open for writing alone", again)
     if isinstance(source, io.TextIOBase):
-        hint = "open the file with mode 'rb', or give text.encode()"
-        raise BadRequest("a load reads bytes, and this file gives text", hint)
+        raise _gives_text()
+
+
+def _bytes(chunk: Any) -> bytes:
+    """What a file gave. Wrappers of text files are known by it alone."""
+    if isinstance(chunk, str):
+        raise _gives_text()
+    return bytes(chunk)
+
+
+def _gives_text() -> BadRequest:
+    hint = "open the file with mode 'rb', or give text.encode()"
+    return BadRequest("a load reads bytes, and this file gives text", hint)
 
 
 def _stream(source: Any) -> Iterator[Piece]:
     """A binary file that is open already."""
     buffer, line = b"", 1
     while chunk := source.read(_READ_BYTES):
-        buffer += chunk
+        buffer += _bytes(chunk)
         end = buffer.rfind(b"\n") + 1
         if end:
             yield from _lines(buffer[:end], line)

@@ -10,30 +10,40 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.plain_values import plain
-from omnigraph.exec.load.ndjson import Owner
+from omnigraph.exec.load.ndjson import Owner, bad
 from omnigraph.exec.values.from_columns import whole_numbers
+from omnigraph.exec.values.from_input import json_type_name
 
 
 def plain_record(record: Any, owner: Callable[[Mapping[str, Any]], Owner | None]) -> Any:
     """A record of the graph format or a flat one, its values plain. `owner` is asked for its type
-    only where that matters."""
+    only where that matters. Raises `BadRecord` where a key is no text."""
     if not isinstance(record, Mapping):
         return record
-    values = {name: plain(value) for name, value in record.items()}
+    values = _members(record)
     data = values.get("data")
     if isinstance(data, Mapping):
-        inner = {name: plain(value) for name, value in data.items()}
+        inner = _members(data)
         return {**values, "data": _whole(inner, lambda: owner(values))}
     return _whole(values, lambda: owner(values))
+
+
+def _members(record: Mapping[Any, Any]) -> dict[str, Any]:
+    for name in record:
+        if not isinstance(name, str):
+            # A reader of CSV puts the cells that have no column under None.
+            text = f"a key of a record must be a string, not {json_type_name(name)} ({name!r})"
+            raise bad("property", f"{text}; name the property, or leave it out", value=name)
+    return {name: plain(value) for name, value in record.items()}
 
 
 def _whole(values: dict[str, Any], owner: Callable[[], Owner | None]) -> dict[str, Any]:
     fractions = [name for name, value in values.items() if _has_floats(value)]
     known = owner() if fractions else None
-    props = {} if known is None else {prop.name: prop for prop in known.properties}
     for name in fractions:
-        if name in props:
-            values[name] = whole_numbers(values[name], props[name].type)
+        prop = None if known is None else known.property(name)
+        if prop is not None:
+            values[name] = whole_numbers(values[name], prop.type)
     return values
 
 

@@ -6,8 +6,8 @@ the same there, offsets of quotes and commas are the values, and no line is pars
 
 Reference: `parse_lines` of values/arrow_json.py, Arrow's JSON reader over the same bytes.
 Held equal by: `test_lines_of_one_layout_are_read_as_arrow_reads_them`.
-Falls back: None, for lines that differ in layout, escapes, nulls, lists of texts or of several
-lengths, and numbers that JSON does not know.
+Falls back: None, for lines that differ in layout, escapes, nulls, lists of what is no number or of
+several lengths, and numbers that JSON does not know.
 
 Invariant: what is returned is what the reference returns for the same schema and lines.
 """
@@ -228,6 +228,10 @@ def _numbers(data: bytes, span: _ValueSpans, kind: pa.DataType) -> pa.Array | No
     return numbers if _are_json(texts) else None
 
 
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
 def _are_json(texts: pa.Array) -> bool:
     """Whether texts that Arrow reads as floats are numbers of JSON: a digit first, but for a minus,
     a digit last and before an exponent, and no zeros in front."""
@@ -247,6 +251,8 @@ def _are_json(texts: pa.Array) -> bool:
 
 def _lists(data: bytes, raw: np.ndarray, span: _ValueSpans, kind: pa.DataType) -> pa.Array | None:
     """Lists of numbers that are all of one length, and have one."""
+    if not _is_number(kind.value_type):
+        return None  # Arrow would cast digits to texts and to truth values
     opened, closed = span.starts, span.ends - 1
     if not (raw[opened] == _OPEN).all() or not (raw[closed] == _CLOSE).all():
         return None

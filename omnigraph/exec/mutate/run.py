@@ -35,7 +35,7 @@ from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.search.vector_fill import VectorFill, embedded_properties
 from omnigraph.exec.values.computed import given_of
 from omnigraph.exec.values.constants import Given
-from omnigraph.exec.values.from_params import require_text, stored
+from omnigraph.exec.values.from_params import stored
 from omnigraph.exec.values.scalars import ReadExternal
 from omnigraph.exec.values.selection import rows_by_key
 from omnigraph.language.moments import cut_count
@@ -44,7 +44,7 @@ from omnigraph.plan.facts import tables_read
 from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.locks.turns import LockTaken, Turn
-from omnigraph.storage.names import require_text as require_plain
+from omnigraph.storage.names import require_text
 from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote
@@ -122,11 +122,10 @@ def request(
     """A request with bound parameters; `now()` is the current time. Without `retries`, those of
     the environment."""
     values = bind_parameters(plan.parameters, params)
-    require_text(values)
     given = given_of(plan, values, time.time_ns() // 1_000_000)
     again = _checked_retries(retries, if_commit)
     if once is not None:
-        require_plain("the name of a mutation `once`", once)
+        require_text("the name of a mutation `once`", once)
     blobs = external or ExternalBlobs(())
     return Request(plan, given, branch, note, if_commit, again, blobs, once, fill, reading)
 

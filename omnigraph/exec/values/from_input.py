@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import ExternalBlobDenied, ExternalBlobUnreadable
+from omnigraph.exec.values.float_items import floats_at_once
 from omnigraph.exec.values.scalars import SCALARS, Misfit, ReadExternal, Reason
 from omnigraph.types import FLOATS, INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
 
@@ -111,6 +112,8 @@ def _refusal(cause: Misfit, value: Any, scalar: Scalar) -> str:
 def _list(value: Any, scalar: Scalar, read: ReadExternal) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise Unfit("type", f"must be an array, not {json_type_name(value)}")
+    if (floats := floats_at_once(value, scalar)) is not None:
+        return floats
     if any(item is None for item in value):
         # A null among floats may have been NaN: Arrow makes one of the other in columns of pandas.
         null = "a null or NaN" if scalar in FLOATS else "a null"

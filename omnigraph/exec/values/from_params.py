@@ -5,11 +5,10 @@ is refused, except that a float column rounds a float to its width; zero has one
 are equal bytes. Whether the value is allowed is for the rules to say.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from omnigraph.errors import BadRequest
-from omnigraph.exec.values.scalars import SCALARS, Misfit, ReadExternal, Reason, writable
+from omnigraph.exec.values.scalars import SCALARS, Misfit, ReadExternal, Reason
 from omnigraph.plan import ir
 from omnigraph.types import Scalar, ValueType
 
@@ -24,14 +23,6 @@ def stored(value: ir.Constant, target: ValueType, *, what: str, read: ReadExtern
         return [_scalar(item, target.scalar, what, read) for item in value]
     cell = _scalar(value, target.scalar, what, read)
     return {"data": cell} if target.is_blob else cell
-
-
-def require_text(values: Mapping[str, ir.Constant]) -> None:
-    """Pass only when every string can be written as UTF-8."""
-    for name, value in values.items():
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, str) and not writable(item):
-                raise BadRequest(f"param '{name}': the text cannot be written as UTF-8")
 
 
 def _scalar(value: ir.Constant, scalar: Scalar, what: str, read: ReadExternal) -> Any:

@@ -7,15 +7,17 @@ of its key, names the id of that key; any other text is returned as it is, and n
 
 import json
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.ids import canonical_text, entity_id
-from omnigraph.catalog.model import Type
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
 from omnigraph.errors import BadRequest
 from omnigraph.exec.values.from_input import Unfit, stored
 from omnigraph.types import ID_TYPE, INTEGERS, Scalar, ValueType
@@ -25,10 +27,12 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,40}(?:\.0{0,20})?", re.ASCII)
 _STRING = r'"(?:[^"\\]|\\.)*"'
 
 
-def named_id(owner: Type, text: str) -> str:
-    """The id of the node that a text names."""
+def named_id(owner: Type, text: str, catalog: Catalog | None = None) -> str:
+    """The id of the node or edge that a text names. With a catalog the ends in the key of an edge
+    may be keys of their nodes."""
+    ends = _ends(owner, catalog)
     form = _form(owner)
-    if form is None or form.fullmatch(text):
+    if not ends and (form is None or form.fullmatch(text)):
         return text
     kinds = _kinds(owner)
     if len(kinds) == 1:
@@ -37,7 +41,7 @@ def named_id(owner: Type, text: str) -> str:
         values = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return _of_values(owner, values) or text
+    return _of_values(owner, values, ends) or text
 
 
 def named_ids(owner: Type, texts: pa.Array) -> pa.Array:
@@ -69,12 +73,23 @@ def respelled(text: str, value_type: ValueType) -> str | None:
         return None
 
 
-def _of_values(owner: Type, values: Any) -> str | None:
+def _ends(owner: Type, catalog: Catalog | None) -> dict[str, NodeType]:
+    """The nodes at the ends of an edge with a key, which has both in it."""
+    if catalog is None or not isinstance(owner, EdgeType) or not owner.key:
+        return {}
+    return {"src": catalog.nodes[owner.source], "dst": catalog.nodes[owner.target]}
+
+
+def _of_values(
+    owner: Type, values: Any, ends: Mapping[str, NodeType] = MappingProxyType({})
+) -> str | None:
     kinds = _kinds(owner)
     if not kinds or not isinstance(values, list) or len(values) != len(kinds):
         return None
     key: dict[str, Any] = {}
     for name, kind, value in zip(owner.key, kinds, values, strict=True):
+        if name in ends:
+            value = _end(ends[name], value)
         try:
             key[name] = stored(_typed(value, kind.scalar), kind)
         except (ValueError, KeyError, ArithmeticError, Unfit, BadRequest):
@@ -83,6 +98,15 @@ def _of_values(owner: Type, values: Any) -> str | None:
         return entity_id(owner, key)
     except BadRequest:
         return None
+
+
+def _end(node: NodeType, value: Any) -> Any:
+    """The id of the node that an end in the key of an edge names by its id or key; any other value
+    as it is."""
+    if isinstance(value, str):
+        return named_id(node, value)
+    named = id_of_key(node, value)
+    return value if named is None else named
 
 
 def _typed(value: Any, scalar: Scalar) -> Any:

@@ -6,6 +6,7 @@ that the parser did not expect, and is empty where nothing is known.
 
 import re
 
+from omnigraph.language.nearby_text import nearby
 from omnigraph.language.schema.slips import TYPE_WORDS
 
 _WORDS = {
@@ -68,19 +69,20 @@ _BEFORE = re.compile(r"(\$?[A-Za-z_][A-Za-z0-9_]*|[^\sA-Za-z0-9_$])\s*\Z")
 def syntax_hint(source: str, position: int) -> str:
     """What to write in the place of the text at a position."""
     before = _OPAQUE.sub(lambda match: '"' if match[0][0] == '"' else " ", source[:position])
+    near = nearby(before)
     token = _token(source, position)
-    previous = match[1] if (match := _BEFORE.search(before)) else ""
+    previous = match[1] if (match := _BEFORE.search(near)) else ""
     if token in (":", ".", ",", "}") and "$" not in source and "match" in before:
         return "variables begin with $; a shell takes them out of double quotes, so use single ones"
     unit = _AMOUNT.match(source, position)
     if unit and unit[1].lower() in _UNITS:
         return _DURATION
-    if _NODE_BRACES.search(before) and _ASSIGNED.match(source, position):
+    if _NODE_BRACES.search(near) and _ASSIGNED.match(source, position):
         return f"in the braces of a node a value follows a colon: {token}: …; leave out the ="
     return (
         (_of_capitals(token) if before.strip() else "")
         or _of_pair(previous, token)
-        or _of_place(before, token)
+        or _of_place(before, near, token)
         or _WORDS.get(token.lower(), "")
         or _SIGNS.get(token, "")
     )
@@ -153,37 +155,37 @@ def _of_pair(previous: str, token: str) -> str:
     return ""
 
 
-def _of_place(before: str, token: str) -> str:
-    """Hints that the surroundings of a token give."""
+def _of_place(before: str, near: str, token: str) -> str:
+    """Hints that the surroundings of a token give; `near` is the end of the text before it."""
     block = _block_of(before)
-    if token == "{" and (named := re.search(r"\bquery\s+(\w+)\s*\Z", before)):
+    if token == "{" and (named := re.search(r"\bquery\s+(\w+)\s*\Z", near)):
         return f"parameters stand in parentheses, even if there are none: query {named[1]}() {{"
-    if token == "." and (hops := re.search(r"(\w+)\s*\{\s*([0-9]+)\s*\.?\Z", before)):
+    if token == "." and (hops := re.search(r"(\w+)\s*\{\s*([0-9]+)\s*\.?\Z", near)):
         return f"hops are written with a comma: {hops[1]}{{{hops[2]},3}}"
-    if token.lower() in TYPE_WORDS and _PARAMETER.search(before):
+    if token.lower() in TYPE_WORDS and _PARAMETER.search(near):
         return f"types begin with a capital letter: write {TYPE_WORDS[token.lower()]}"
-    if token == ":" and re.search(r"\(\s*\$?\w*\s*\Z", before):
+    if token == ":" and re.search(r"\(\s*\$?\w*\s*\Z", near):
         return "a node is written $a: Person, an edge $a knows $b, without parentheses"
-    if _ARROW.search(before) and (token in (":", ".", ">") or token.isdigit()):
+    if _ARROW.search(near) and (token in (":", ".", ">") or token.isdigit()):
         return "an edge is written without an arrow: $a knows $b, of several hops $a knows{1,3} $b"
-    if _STARRED.search(before) and (token == "." or token.isdigit()):
+    if _STARRED.search(near) and (token == "." or token.isdigit()):
         return "a range of hops stands in braces: $a knows{1,3} $b; knows* is one hop or more"
-    if token == ":" and block in _PATTERNS and (walked := _WALKED.search(before)):
+    if token == ":" and block in _PATTERNS and (walked := _WALKED.search(near)):
         return f"the type of a node stands beside the edge: {walked[1]}  {walked[2]}: Type"
-    if token == "{" and re.search(r"[(,]\s*(?:distinct\s+)?\$\w+\s*\Z", before):
+    if token == "{" and re.search(r"[(,]\s*(?:distinct\s+)?\$\w+\s*\Z", near):
         return "an object is a column of return, not a value: $p as person { name, age }"
-    if token == "+" and re.search(r"\$\w+\s*:?\s*<?[a-z_]\w*(?:\s*\|\s*\w+)*>?\s*\Z", before):
+    if token == "+" and re.search(r"\$\w+\s*:?\s*<?[a-z_]\w*(?:\s*\|\s*\w+)*>?\s*\Z", near):
         return "one hop or more is written with *: $a knows* $b"
-    if test := _NULL_TEST.search(before):
+    if test := _NULL_TEST.search(near):
         if token.lower() in _NOTHING:
             return f"write is {'not ' if test[1] else ''}null"
         return f"is stands before null: compare with {'!=' if test[1] else '='}"
-    if token == "." and (bare := _BARE_WORD.search(before)):
+    if token == "." and (bare := _BARE_WORD.search(near)):
         return f"a variable is written with $: ${bare[1]}.name"
     if (
         token == "*"
         and block in ("return", "distinct", "with")
-        and before.rstrip().endswith(("{", ","))
+        and near.rstrip().endswith(("{", ","))
     ):
         variable = match[0] if (match := re.search(r"\$\w+", before)) else "$p"
         return f"write {variable}.* for every property, or {variable} for its id"
@@ -193,9 +195,9 @@ def _of_place(before: str, token: str) -> str:
         return f"a query has a name: query name() {{ {token.lower()} … }}"
     if token in _COMPARATORS and block in (*_PATTERNS, "where"):
         return "comparisons do not chain: join them with and; a - after a value subtracts"
-    if token == "order" and re.search(r"\b(limit|offset)\b[^{}]*\Z", before):
+    if token == "order" and re.search(r"\b(limit|offset)\b[^{}]*\Z", near):
         return "order comes before limit and offset"
-    written = _WRITTEN.search(before)
+    written = _WRITTEN.search(near)
     if token == "match" and written:
         return f"name what is written: {written[1]} $x … match {{ $x: {written[2]} … }}"
     if token == "}" and written:
@@ -213,7 +215,7 @@ def _block_of(before: str) -> str:
         if match[0] == "{":
             opened.append(word)
         elif match[0] == "}":
-            opened = opened[:-1]
+            del opened[-1:]
         else:
             word = match[0]
     return opened[-1] if opened else ""

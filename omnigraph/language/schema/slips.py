@@ -6,6 +6,7 @@ that the parser did not expect, and is empty where nothing is known.
 
 import re
 
+from omnigraph.language.nearby_text import nearby
 from omnigraph.types import Scalar
 
 TYPE_WORDS = {
@@ -32,7 +33,7 @@ _DECLARATIONS = ("type", "class", "table", "entity", "struct", "model", "vertex"
 _RELATIONS = ("relationship", "relation", "link", "arc")
 _LISTS = ("list", "array", "set", "seq", "sequence", "collection")
 _ENUM = re.compile(r"\b(enum)\s*\([^()]*\Z", re.IGNORECASE)
-_SPACE = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_SPACE = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\S")
 _EDGE = re.compile(r"\bedge\s+([A-Z]\w*)\s*\Z")
 _LAST_WORD = re.compile(r"([A-Za-z_]\w*)\s*\Z")
@@ -59,7 +60,7 @@ def _of_declaration(before: str, token: str, word: str) -> str:
 
 def syntax_hint(source: str, position: int) -> str:
     """What to write in the place of the text at a position."""
-    before = _SPACE.sub(" ", source[:position]).rstrip()
+    before = nearby(_SPACE.sub(" ", source[:position]).rstrip())
     match = _WORD.match(source, position)
     token = match[0] if match else ""
     if token == ";":

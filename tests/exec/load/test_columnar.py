@@ -214,6 +214,31 @@ def test_rows_without_columns_are_refused(graph: Graph) -> None:
         graph.load(pd.DataFrame(index=range(3)), "append", type="Person")
 
 
+def test_edges_of_rows_without_columns_are_refused(graph: Graph) -> None:
+    rows = pa.table({"who": ["Ada", "Bob"], "whom": ["Bob", "Ada"]})
+    for source, columns in ((rows.select([]), None), (rows, {"who": None, "whom": None})):
+        told = str(refused(graph, source, edge="Knows", columns=columns))
+        assert told.startswith("Knows needs columns for `from` and `to`; say which column it is")
+
+
+def test_a_table_of_a_library_that_extends_pandas_or_polars_is_a_table(graph: Graph) -> None:
+    class GeoDataFrame(pd.DataFrame):
+        pass
+
+    class GeoSeries(pd.Series):
+        pass
+
+    class Frame(polars.DataFrame):
+        pass
+
+    graph.load(GeoDataFrame({"name": ["Ada"], "age": [36]}), "append", type="Person")
+    graph.load(Frame({"name": ["Bob"], "age": [37]}), "append", type="Person")
+    ages = {name: row["age"] for name, row in by_name(graph, "node:Person").items()}
+    assert ages == {"Ada": 36, "Bob": 37}
+    with pytest.raises(og.BadRequest, match="cannot load a Series of pandas; give a DataFrame"):
+        graph.load(GeoSeries(["Cy"]), "append", type="Person")
+
+
 @pytest.mark.parametrize(
     ("source", "told"),
     [

@@ -16,7 +16,8 @@ from tests.exec.load.test_json_columns import BOUNDS
 
 WITH_DEFAULTS = accept(
     """
-node Box { n: I64 @key  size: I32? = 3  label: String? = "none"  at: Date? }
+node Box { n: I64 @key  size: I32? = 3  label: String? = "none"  at: Date?
+           words: [String]?  turns: [Bool]? }
 edge In: Box -> Box { weight: F64? = 1.5 }
 """
 )
@@ -106,6 +107,16 @@ def test_defaults_fill_what_flat_lines_leave_out(records: list[Any], patch: bool
 def test_each_value_at_a_bound_is_read_alike_in_a_flat_line(name: str) -> None:
     for text in BOUNDS[name]:
         read_alike(f'{{"name": "a", "{name}": {text}}}\n'.encode() * 2, CATALOG.nodes["Person"])
+
+
+@pytest.mark.parametrize("name", ["words", "turns"])
+@pytest.mark.parametrize(
+    "items", ["[1,2]", "[1,0]", "[3,4.50]", "[true,false]", '["a","b"]', '["true","1"]', "[]"]
+)
+def test_a_list_is_read_by_the_type_of_its_property(name: str, items: str) -> None:
+    """Above all a number is no text and no truth value, in lists as little as alone."""
+    data = f'{{"n":1,"{name}":{items}}}\n{{"n":2,"{name}":{items}}}\n'.encode()
+    read_alike(data, WITH_DEFAULTS.nodes["Box"], WITH_DEFAULTS)
 
 
 @pytest.mark.parametrize(

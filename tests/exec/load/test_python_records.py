@@ -113,3 +113,20 @@ def test_lines_of_json_keep_whole_floats_apart_from_integers(graph: Graph, tmp_p
     for name in ("flat", "list"):
         with pytest.raises(og.ConstraintViolated, match="must be an integer"):
             graph.load(tmp_path / f"{name}.jsonl", "append", type="Item")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"), [(1, "an integer"), (None, "null"), (("a",), "an array"), (b"no", "a bytes")]
+)
+def test_a_key_that_is_no_text_is_a_fault_of_its_row(graph: Graph, key: Any, kind: str) -> None:
+    told = rf"row 2: a key of a record must be a string, not {kind} \("
+    flat = [{"no": 1}, {"no": 2, key: 3}]
+    for records, options in (
+        (flat, {"type": "Item"}),
+        (flat, {"type": "Item", "columns": {"n": "no"}}),
+        ([{"type": "Item", "data": each} for each in flat], {}),
+        ([{"type": "Item", "data": {"no": 1}}, {"type": "Item", key: 1, "data": {"no": 2}}], {}),
+    ):
+        with pytest.raises(og.ConstraintViolated, match=told):
+            graph.load(records, "append", **options)
+    assert contents(graph) == {}

@@ -14,16 +14,23 @@ from omnigraph.exec.load.uniform_lines import uniform_table
 from omnigraph.exec.values.arrow_json import parse_lines
 
 MEMBERS: dict[str, tuple[pa.DataType, list[str]]] = {
-    "name": (pa.utf8(), ['"a"', '""', '"p12"', '"ä, {b}: [1]"', '"null"', r'"\n"', "null", "1"]),
-    "day": (pa.utf8(), ['"2024-01-31"', '"2020-02-02"', '"\x1f"']),
-    "age": (pa.int32(), ["1", "22", "-3", "0", "-0", "007", "1.0", "2147483648", "null", "+1"]),
-    "big": (pa.uint64(), ["18446744073709551615", "7", "-1", "1e3", '"1"']),
-    "ok": (pa.bool_(), ["true", "false", "null", "True", '"true"']),
+    "name": (
+        pa.utf8(),
+        ['"a"', '""', '"p12"', '"ä, {b}: [1]"', '"null"', r'"\n"', "null", "1", "true"],
+    ),
+    "day": (pa.utf8(), ['"2024-01-31"', '"2020-02-02"', '"\x1f"', "19000", "1.5"]),
+    "age": (
+        pa.int32(),
+        ["1", "22", "-3", "0", "-0", "007", "1.0", "2147483648", "null", "+1", "true"],
+    ),
+    "big": (pa.uint64(), ["18446744073709551615", "7", "-1", "1e3", '"1"', "true"]),
+    "ok": (pa.bool_(), ["true", "false", "null", "True", '"true"', "1", "0"]),
     "score": (
         pa.float64(),
         [
             *("0.5", "-12.25", "1e-05", "3", "-0.0", "0", "1E+5", "1.5e3", "1e400"),
             *("01", "-01.5", ".5", "-.5", "5.", "5.e3", "+1", "inf", "NaN", "-", "1 2", "0x1"),
+            *("true", '"0.5"'),
         ],
     ),
     "face": (
@@ -33,7 +40,13 @@ MEMBERS: dict[str, tuple[pa.DataType, list[str]]] = {
             *("[1,2,3]", "[1,null]", "[1,[2]]", "[ 1,2]", "[1,2 ]", "[1 ,2]", '["1","2"]', "null"),
         ],
     ),
-    "marks": (pa.list_(pa.int64()), ["[1,2]", "[-5,0]", "[1.0,2]", "[1]", "[00,1]"]),
+    "marks": (
+        pa.list_(pa.int64()),
+        ["[1,2]", "[-5,0]", "[1.0,2]", "[1]", "[00,1]", "[true,1]", '["1","2"]', "1"],
+    ),
+    # Items of another JSON type come first: they alone have the layout of a list of numbers.
+    "words": (pa.list_(pa.utf8()), ["[1,2]", "[3,4.50]", "[true,false]", '["a","b"]', "[]", '"a"']),
+    "flags": (pa.list_(pa.bool_()), ["[1,0]", "[0,1]", "[true,false]", '["true","1"]', "[1]", "1"]),
 }
 SCHEMA = pa.schema(
     [
@@ -50,7 +63,7 @@ def blocks(draw: Any) -> bytes:
     names, nested = draw(NAMES), draw(st.one_of(st.just([]), NAMES))
     colon, comma = draw(st.sampled_from([(":", ","), (": ", ", ")]))
     odd = draw(st.booleans())
-    # The first two spellings of a value are plain.
+    # The first two spellings of a value have one layout.
     values = [
         {n: st.sampled_from(MEMBERS[n][1] if odd else MEMBERS[n][1][:2]) for n in each}
         for each in (names, nested)

@@ -305,7 +305,10 @@ def test_other_branches_hold_the_schema_and_are_named(graph: Graph) -> None:
     assert isinstance(refused.value, og.Conflict)
     plan = graph.schema.plan(text)
     assert plan.supported, "a plan may be asked for at any time"
-    assert "hint: apply refuses this while there is 'b', 'review/a': " in plan.render("g")
+    assert f"hint: apply refuses this: {refused.value}" in plan.render("g")
+    with pytest.raises(og.SchemaHeld, match="is made on 'main' alone") as on_branch:
+        graph.schema.apply(text, branch="b")
+    assert graph.schema.plan(text, branch="b").hints == (f"apply refuses this: {on_branch.value}",)
     assert not graph.schema.plan(changed(("age: I32?", "age: I32?  email: String?"))).hints
     assert not graph.schema.apply(SCHEMA).applied, "nothing to do is done on any graph"
     assert (head(graph), graph.schema.text) == (at, SCHEMA)

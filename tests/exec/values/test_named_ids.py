@@ -1,5 +1,6 @@
 """Ids that texts name: one by one and by columns, and the same at every door."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,38 @@ def test_the_key_of_an_edge_is_spelled_as_that_of_a_node_is(tmp_path: Path) -> N
         assert len(list(graph.history("edge", "Loan", text))) == 1
     with pytest.raises(og.NotFound):
         graph.entity("edge", "Loan", '["K","B","2011-01-01"]')
+
+
+def test_the_ends_in_the_key_of_an_edge_are_named_by_the_keys_of_their_nodes(
+    tmp_path: Path,
+) -> None:
+    schema = """
+    node Show { day: Date  room: I64  @key(day, room) }
+    edge Moved: Show -> Show @key(src, dst, on) { on: Date }
+    """
+    graph = og.init(tmp_path / "shows.omni", schema=schema)
+    graph.load([{"day": f"2026-07-1{n}", "room": 4} for n in (0, 1)], "append", type="Show")
+    one, other = ["2026-07-10", 4], ["2026-07-11", "4.0"]
+    graph.load([{"from": one, "to": other, "on": "1970-01-02"}], "append", edge="Moved")
+    moved = '["[\\"20644\\",\\"4\\"]","[\\"20645\\",\\"4\\"]","1"]'
+    for key in (
+        [one, other, "1970-01-02"],
+        ([date(2026, 7, 10), 4], other, date(1970, 1, 2)),
+        ['["20644","4"]', other, 1],
+        '[["2026-07-10", 4], ["2026-07-11", 4], "1970-01-02"]',
+        moved,
+    ):
+        assert graph.entity("edge", "Moved", key).id == moved
+        assert len(list(graph.history("edge", "Moved", key))) == 1
+    for unknown in ([one, one, "1970-01-02"], [[1], other, 1], [None, other, 1], "x", [one, other]):
+        with pytest.raises(og.NotFound):
+            graph.entity("edge", "Moved", unknown)
+
+
+def test_a_truth_value_names_the_node_whose_key_it_is(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "flags.omni", schema="node Flag { on: Bool @key }")
+    graph.load([{"on": True}], "append", type="Flag")
+    assert graph.entity("node", "Flag", True).id == graph.entity("node", "Flag", "true").id
+    assert len(list(graph.history("node", "Flag", True))) == 1
+    with pytest.raises(og.NotFound):
+        graph.entity("node", "Flag", False)
