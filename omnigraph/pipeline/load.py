@@ -284,6 +284,8 @@ def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["loc
         case "auto":
             size_max = environment.LOCAL_BYTES.read()
             is_small = input.size_bytes is not None and input.size_bytes <= size_max
+            if _has_no_columns(order.source):
+                return "local"
             if is_frame or order.spark is not None or _session_is_active():
                 return "spark"
             # A stream of records passes through this process on either engine.
@@ -291,6 +293,11 @@ def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["loc
             return "local" if is_small or is_stream or not has_spark() else "spark"
         case _:
             raise BadRequest(f"unknown engine '{order.engine}'", "use auto, local or spark")
+
+
+def _has_no_columns(source: Any) -> bool:
+    """Whether a source is a table that has rows alone: how many is lost on the way to a task."""
+    return getattr(source, "num_columns", None) == 0
 
 
 def _session_is_active() -> bool:

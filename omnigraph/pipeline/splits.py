@@ -87,6 +87,8 @@ def _spooled(pieces: Iterator[Piece], folder: Path) -> Iterator[Part | Piece]:
             path = folder / f"input-{index}.jsonl"
             path.write_bytes(data.data)
             yield Part(index, str(path), "json", len(data.data), first=piece.first)
+        elif isinstance(data, pa.Table) and data.num_rows and not data.num_columns:
+            raise BadRequest("a table without columns is not loaded on Spark", "give it columns")
         elif isinstance(data, pa.Table) and is_mixed(data):
             yield replace(piece, part=index)  # Parquet has no unions
         elif isinstance(data, pa.Table):

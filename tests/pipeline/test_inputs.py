@@ -265,3 +265,25 @@ def test_both_engines_refuse_a_quote_left_open_and_name_ragged_rows_and_mixed_ob
     assert said.startswith("p.csv:2: Person.age must be an integer, not 'old'; ")
     assert f"{file}:3: the row has 1 cell, not 2" in said
     assert told(frame).startswith("row 2: Person.born 'not a date' is not a date")
+
+
+def test_views_of_bytes_reach_tasks_and_what_cannot_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    graph = og.init(tmp_path / "g.omni", "node Doc { name: String @key  data: Blob? }")
+    record = {"name": "a", "data": memoryview(b"abc")}
+    assert graph.load([record], "merge", type="Doc", engine="spark").nodes == {"Doc": 1}
+    assert graph.blob("node", "Doc", "a", "data").read() == b"abc"
+    with pytest.raises(og.BadRequest, match=r'handed to another process.*engine="local"'):
+        graph.load([{"name": "b", "data": (n for n in "x")}], "merge", type="Doc", engine="spark")
+
+
+def test_a_table_without_columns_is_not_handed_to_tasks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Neither Parquet nor a pickled table knows how many rows it has."""
+    graph = og.init(tmp_path / "g.omni", "node Note { text: String? }")
+    rows = ROWS.select([])
+    assert graph.load(rows, "append", type="Note").engine == "local"
+    with pytest.raises(og.BadRequest, match="without columns is not loaded on Spark"):
+        graph.load(rows, "append", type="Note", engine="spark")

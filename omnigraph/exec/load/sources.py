@@ -341,9 +341,24 @@ def _parquet_bytes(file: pq.ParquetFile) -> int:
 # Records given as Python objects, pickled for another process
 
 
+class _RecordPickler(pickle.Pickler):
+    """Pickles views of bytes as bytes: a view has no form outside of its process."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return (bytes, (obj.tobytes(),)) if isinstance(obj, memoryview) else NotImplemented
+
+
 def write_records(path: Path, records: tuple[Any, ...]) -> None:
-    """Pickle records; `read_records` gives them back."""
-    path.write_bytes(pickle.dumps(records))
+    """Pickle records; `read_records` gives them back. `BadRequest` for what no other process can
+    be told."""
+    try:
+        with path.open("wb") as file:
+            _RecordPickler(file).dump(records)
+    except (TypeError, AttributeError, pickle.PicklingError) as cause:
+        raise BadRequest(
+            f"a record cannot be handed to another process: {cause}",
+            'give plain values, or load with engine="local"',
+        ) from None
 
 
 def read_records(part: Part) -> tuple[Any, ...]:
