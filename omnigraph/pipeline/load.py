@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.near_names import did_you_mean
@@ -297,7 +299,7 @@ def choose_engine(order: Order, input: Input, *, is_frame: bool) -> Literal["loc
 
 def _has_no_columns(source: Any) -> bool:
     """Whether a source is a table that has rows alone: how many is lost on the way to a task."""
-    return getattr(source, "num_columns", None) == 0
+    return isinstance(source, pa.Table | pa.RecordBatch) and source.num_columns == 0
 
 
 def _session_is_active() -> bool:
