@@ -103,6 +103,13 @@ def scratch_in(*folders: Path) -> list[Path]:
     return [each for each in found if not each.name.startswith("omnigraph-processes-")]
 
 
+def temporary_folder_of(process: int) -> Path:
+    """The temporary folder of a process, which another may not see by that name."""
+    environment = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    named = [os.fsdecode(each[7:]) for each in environment if each.startswith(b"TMPDIR=")]
+    return Path(f"/proc/{process}/root{named[0] if named else '/tmp'}")
+
+
 def changes_of_people(graph: Graph) -> list[list[Any]]:
     """The changes of all people, as comparisons of one commit with the next show them."""
     commits = sorted(graph.commits.list(), key=lambda commit: commit.created_at)
@@ -211,5 +218,5 @@ def test_SX2_machines_that_share_no_folder_load_write_and_stream(
     assert rows_of(graph) == rows_of(alone)
     assert not scratch_in(tmp_path / "driver")
     (alive,) = apart.processes(apart.WORKER, machines)
-    private = Path(f"/proc/{alive}/root/tmp")
+    private = temporary_folder_of(alive)
     assert not scratch_in(private, *(each for each in private.iterdir() if each.is_dir()))
