@@ -38,7 +38,7 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         body_seconds=0.5,
         read_threads=1,
         read_queue=1,
-        query_seconds=0.5,
+        query_seconds=2,
     )
     with served(new_graph(tmp_path_factory.mktemp("tight")), limits=limits) as running:
         yield running

@@ -1,0 +1,140 @@
+"""Thread pools of a worker: short jobs share few threads, and none waits for long ones."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from omnigraph.server.pools import BoundedPool
+from omnigraph.server.refusals import HttpRefusal
+
+THREADS = 6
+
+
+def test_short_jobs_share_two_threads() -> None:
+    async def run() -> set[str]:
+        pool = BoundedPool("read", THREADS, 1_000, 2)
+        jobs = [pool.submit(lambda: threading.current_thread().name) for _ in range(500)]
+        used = set(await asyncio.gather(*jobs))
+        assert pool.inside == 0
+        pool.close()
+        return used
+
+    assert len(asyncio.run(run())) <= 2
+
+
+def test_a_short_job_does_not_wait_for_long_ones() -> None:
+    async def run() -> None:
+        pool = BoundedPool("read", THREADS, 1_000, 2)
+        end = threading.Event()
+        long = [pool.submit(end.wait) for _ in range(THREADS - 1)]
+        for _ in range(3):
+            # Nothing else is submitted while these wait.
+            assert await asyncio.wait_for(pool.submit(lambda: "short"), 30) == "short"
+        assert not any(job.done() for job in long)
+        end.set()
+        assert await asyncio.gather(*long) == [True] * (THREADS - 1)
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_long_jobs_get_every_thread_and_no_more() -> None:
+    async def run() -> None:
+        pool = BoundedPool("read", THREADS, 1_000, 2)
+        end, running = threading.Event(), []
+
+        def work() -> None:
+            running.append(threading.current_thread().name)
+            end.wait()
+
+        jobs = [pool.submit(work) for _ in range(THREADS + 2)]
+        while len(running) < THREADS:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)
+        assert len(set(running)) == len(running) == THREADS
+        assert pool.waiting == 2
+        end.set()
+        await asyncio.gather(*jobs)
+        assert len(running) == THREADS + 2
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_a_pool_whose_jobs_are_not_short_uses_every_thread_at_once() -> None:
+    async def run() -> None:
+        pool = BoundedPool("write", THREADS, 10)
+        together = threading.Barrier(THREADS)
+        jobs = [pool.submit(lambda: together.wait(30)) for _ in range(THREADS)]
+        assert sorted(await asyncio.gather(*jobs)) == list(range(THREADS))
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_a_job_that_was_given_up_before_it_began_does_not_run() -> None:
+    async def run() -> None:
+        pool = BoundedPool("read", 1, 1_000)
+        end, ran = threading.Event(), []
+        first = pool.submit(end.wait)
+        second = pool.submit(lambda: ran.append("second"))
+        third = pool.submit(lambda: ran.append("third"))
+        second.cancel()
+        end.set()
+        await asyncio.gather(first, third)
+        assert ran == ["third"]
+        assert pool.inside == 0
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_the_failure_of_a_job_is_its_own() -> None:
+    def fail() -> None:
+        raise KeyError("no")
+
+    def stop() -> None:
+        raise StopIteration
+
+    async def run() -> None:
+        pool = BoundedPool("read", 2, 1_000)
+        failed, stopped, good = pool.submit(fail), pool.submit(stop), pool.submit(lambda: 5)
+        with pytest.raises(KeyError):
+            await failed
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await stopped
+        assert await good == 5
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_a_full_queue_refuses_and_takes_jobs_again() -> None:
+    async def run() -> None:
+        pool = BoundedPool("read", 2, 1)
+        end = threading.Event()
+        jobs = [pool.submit(end.wait) for _ in range(3)]
+        with pytest.raises(HttpRefusal) as refused:
+            pool.submit(end.wait)
+        assert refused.value.status == 429
+        end.set()
+        await asyncio.gather(*jobs)
+        assert await pool.submit(lambda: 5) == 5
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_threads_end_when_their_pool_is_closed() -> None:
+    async def run() -> None:
+        pool = BoundedPool("ending", 3, 10)
+        await asyncio.gather(*(pool.submit(lambda: time.sleep(0.05)) for _ in range(3)))
+        pool.close()
+
+    asyncio.run(run())
+    ends_at = time.monotonic() + 30
+    while any(t.name.startswith("omnigraph-ending") for t in threading.enumerate()):
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
