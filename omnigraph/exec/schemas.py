@@ -152,12 +152,12 @@ def seen_under(snapshot: Snapshot, old: Catalog, new: Catalog) -> Snapshot:
     """A snapshot with its tables under the names of another schema. Columns need no translation:
     they are looked up by identity."""
     names = {owner.id: owner.table for owner in new.types}
-    tables = {
-        names[owner.id]: snapshot.tables[owner.table]
+    pins = (
+        replace(snapshot.tables[owner.table], table_key=names[owner.id])
         for owner in old.types
         if owner.id in names and owner.table in snapshot.tables
-    }
-    return replace(snapshot, tables=tables)
+    )
+    return replace(snapshot, tables={pin.table_key: pin for pin in pins})
 
 
 def _archived(schema_id: SchemaId) -> tuple[str, str]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load import Order, load, unknown_branch
     from omnigraph.pipeline.spark_query import query_on_spark
     from omnigraph.plan.compile import compile_query
+    from omnigraph.plan.facts import tables_read
     from omnigraph.plan.ir import ReadPlan
     from omnigraph.plan.params import bind_parameters
     from omnigraph.policy.decisions import Policy
@@ -65,6 +66,7 @@ else:
     unknown_branch = deferred("omnigraph.pipeline.load", "unknown_branch")
     query_on_spark = deferred("omnigraph.pipeline.spark_query", "query_on_spark")
     compile_query = deferred("omnigraph.plan.compile", "compile_query")
+    tables_read = deferred("omnigraph.plan.facts", "tables_read")
     ReadPlan = deferred("omnigraph.plan.ir", "ReadPlan")
     bind_parameters = deferred("omnigraph.plan.params", "bind_parameters")
     Policy = deferred("omnigraph.policy.decisions", "Policy")
@@ -99,6 +101,7 @@ __all__ = [
     "require_window",
     "run_mutation",
     "shares_commit",
+    "tables_read",
     "topology_after",
     "unknown_branch",
     "upkeep",

@@ -6,9 +6,10 @@ understands sees the old data under today's names.
 
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import TypeCheckError
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import NotFound, TypeCheckError
 from omnigraph.exec.schemas import Schemas, seen_under
-from omnigraph.graph.later_rooms import compile_query
+from omnigraph.graph.later_rooms import compile_query, tables_read
 from omnigraph.storage.records import Snapshot
 
 if TYPE_CHECKING:
@@ -32,4 +33,13 @@ def planned(
             plan = None
         if plan is None:
             raise
-        return plan, seen_under(pinned, schema.catalog, today.catalog)
+        seen = seen_under(pinned, schema.catalog, today.catalog)
+        _require_types(plan, today.catalog, seen)
+        return plan, seen
+
+
+def _require_types(plan: "Plan", catalog: Catalog, seen: Snapshot) -> None:
+    """Refuse a query over a type that is younger than what it reads."""
+    for table in sorted(tables_read(plan, catalog) - seen.tables.keys()):
+        owner = catalog.of(table)
+        raise NotFound(f"{owner.kind} type", owner.name, "the snapshot does not have it yet")

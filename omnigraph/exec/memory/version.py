@@ -18,8 +18,8 @@ from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.types import TableKey
 
-Line = tuple[str, str, str]
-"""A table on one incarnation of one branch: along it versions only grow."""
+Line = tuple[str, str, str, str]
+"""A table, under one name, on one incarnation of one branch: along it versions only grow."""
 
 VersionKey = tuple[Line, int]
 
@@ -28,7 +28,7 @@ _LOOKED_UP_MAX = 4096
 
 def line_of(pin: TablePin) -> Line:
     """The line a version belongs to."""
-    return pin.location, pin.branch or "", pin.fork
+    return pin.table_key, pin.location, pin.branch or "", pin.fork
 
 
 class Source:

@@ -151,6 +151,55 @@ def test_a_name_that_comes_back_after_a_rename_is_another_type(graph: Graph) -> 
     assert len(set(ids)) == len(ids), "an object was published twice"
 
 
+PAPERS = """
+node Doc { slug: String @key  title: String  emb: Vector(2)? }
+edge Cites: Doc -> Doc { w: I32? }
+"""
+RENAMED = """
+node Paper @rename_from("Doc") { slug: String @key  title: String  emb: Vector(2)? }
+edge Refs: Paper -> Paper @rename_from("Cites") { w: I32? }
+node Venue { name: String @key }
+edge AppearedAt: Paper -> Venue
+"""
+OF_A_PAPER = {
+    "search": 'match { $d: Doc  search($d.title, "graph") } return { $d as n }',
+    "bm25": 'match { $d: Doc } return { $d as n } order { bm25($d.title, "graph") }',
+    "nearest": "match { $d: Doc } return { $d as n } order { nearest($d.emb, [1, 0]) } limit 1",
+    "step": "match { $d: Doc  $d cites $e } return { $d as n }",
+    "steps": "match { $d: Doc  $d cites{1,3} $e } return { $d as n }",
+    "edge": "match { $d: Doc  $d $k:cites $e  $k.w = 1 } return { $d as n }",
+    "path": "match { $d: Doc  $p = shortest $d cites* $e } return { $d as n }",
+    "not": "match { $d: Doc  not { $e cites $d } } return { $d as n }",
+}
+
+
+@pytest.mark.parametrize("old_names_first", [True, False])
+@pytest.mark.parametrize("clauses", OF_A_PAPER.values(), ids=list(OF_A_PAPER))
+def test_an_earlier_commit_is_queried_in_the_names_of_then_and_of_today(
+    tmp_path: Path, clauses: str, *, old_names_first: bool
+) -> None:
+    graph = og.init(tmp_path / "g", PAPERS)
+    a = {"slug": "a", "title": "Graphs", "emb": [1, 0]}
+    records = [{"type": "Doc", "data": data} for data in (a, {"slug": "b", "title": "Cooking"})]
+    graph.load([*records, {"edge": "Cites", "from": "a", "to": "b", "data": {"w": 1}}], "append")
+    before = head(graph)
+    graph.schema.apply(RENAMED)
+    graph.mutate("query m() { delete Paper where true }")
+    then = f"query q() {{ {clauses} }}"
+    texts = [then, then.replace("Doc", "Paper").replace("cites", "refs")]
+    for text in texts if old_names_first else texts[::-1]:
+        assert graph.query(text, snapshot=before).rows == [{"n": "a"}]
+
+
+def test_a_type_that_an_earlier_commit_does_not_have_yet_is_named(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", PAPERS)
+    before = head(graph)
+    graph.schema.apply(RENAMED)
+    text = "query q() { match { $p: Paper  not { $p appearedAt $v } } return { $p } }"
+    with pytest.raises(og.NotFound, match="edge type 'AppearedAt' not found; the snapshot does"):
+        graph.query(text, snapshot=before)
+
+
 def test_a_rename_there_and_back_without_a_write_between(graph: Graph) -> None:
     other = changed(
         ("node City {", 'node Town @rename_from("City") {'), ("Person -> City", "Person -> Town")
