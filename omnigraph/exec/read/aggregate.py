@@ -5,6 +5,7 @@ codes that order as the keys do. Without keys there is one group, also over no r
 stands for as many equal rows as its weight says.
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
@@ -12,7 +13,14 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.memory.cache import Cache
-from omnigraph.exec.read.codes import Codes, codes_of, combined, first_of_each, present
+from omnigraph.exec.read.codes import (
+    Codes,
+    codes_of,
+    combined,
+    first_of_each,
+    namesakes,
+    present,
+)
 from omnigraph.exec.read.exact_sums import Totals, totals_of
 from omnigraph.exec.read.sorted_runs import Runs
 from omnigraph.exec.values.evaluate import Evaluator
@@ -54,13 +62,15 @@ def aggregate(
     evaluator: Evaluator,
     cache: Cache,
     weights: np.ndarray | None = None,
+    nodes: Sequence[ir.Var] = (),
 ) -> Groups:
-    """The groups of the rows. With weights only rows are counted."""
+    """The groups of the rows. With weights only rows are counted. Of `nodes`, which are keys too,
+    two that have one id are in two groups."""
     keys = [codes_of(key, rows, evaluator, cache) for key in op.keys]
     if not op.keys:
         groups = Codes(np.broadcast_to(np.int64(0), rows.length), 1)
     else:
-        groups = combined(keys, rows.length)
+        groups = combined([*keys, *namesakes(nodes, rows)], rows.length)
         groups = groups if rows.length else Codes(groups.of_rows, 0)
     examples, codes = ONE_ROW, {}
     if op.keys:

@@ -4,7 +4,7 @@ Invariant: equal values have equal codes, a lesser value a lesser code, and null
 follows every number and equals itself; -0.0 equals 0.0; strings order by their bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import scalar_of
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.resident import ResidentTable
+from omnigraph.exec.read.members import MemberDomains
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows, as_numpy
 from omnigraph.exec.values.scalars import SCALARS
@@ -43,6 +44,13 @@ def codes_of(expr: ir.Expr, rows: Rows, evaluator: Evaluator, cache: Cache) -> C
                 if whole is not None:
                     return Codes(whole.of_rows[bound.positions], whole.count)
     return encoded(evaluator.values(expr, rows))
+
+
+def namesakes(nodes: Iterable[ir.Var], rows: Rows) -> Iterator[Codes]:
+    """What tells nodes of an interface apart that have one id: the type that each is of."""
+    for bound in (rows.bindings[node] for node in nodes):
+        if isinstance(bound.domain, MemberDomains):
+            yield Codes(*bound.domain.member_numbers(bound.positions))
 
 
 def _column_codes(

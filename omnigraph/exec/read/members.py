@@ -52,9 +52,14 @@ class MemberDomains:
         parts = [np.asarray(own, np.int64) + n * _SPAN for n, own in enumerate(positions)]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
+    def member_numbers(self, positions: Positions) -> tuple[np.ndarray, int]:
+        """The number of the member that each position belongs to, -1 for null, and how many there
+        are."""
+        return np.where(positions < 0, -1, positions // _SPAN), len(self._domains)
+
     def split(self, positions: Positions) -> list[tuple[np.ndarray, BoundEntities]]:
         """For each member the indexes of its positions, and what they are bound to."""
-        members = np.where(positions < 0, -1, positions // _SPAN)
+        members, _ = self.member_numbers(positions)
         parts = list[tuple[np.ndarray, BoundEntities]]()
         for number, domain in enumerate(self._domains):
             mine = np.flatnonzero(members == number)

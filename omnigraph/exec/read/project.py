@@ -3,6 +3,7 @@
 Invariant: order and distinct work on codes, and values are gathered for the rows that remain.
 """
 
+from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
@@ -11,7 +12,15 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.profile import Profile
 from omnigraph.exec.read.aggregate import Groups
-from omnigraph.exec.read.codes import Codes, codes_of, combined, encoded, first_of_each, is_sortable
+from omnigraph.exec.read.codes import (
+    Codes,
+    codes_of,
+    combined,
+    encoded,
+    first_of_each,
+    is_sortable,
+    namesakes,
+)
 from omnigraph.exec.read.context import Context
 from omnigraph.exec.read.order import keys_of_codes, keys_of_values, ordered_rows
 from omnigraph.exec.values.rows import Rows
@@ -23,8 +32,9 @@ RowsOrGroups = Rows | Groups
 class Projector:
     """The tail of one plan in one running query."""
 
-    def __init__(self, plan: ir.ReadPlan, context: Context) -> None:
+    def __init__(self, plan: ir.ReadPlan, context: Context, nodes: Sequence[ir.Var] = ()) -> None:
         self._plan = plan
+        self._nodes = nodes  # what goes on as a node, and is told apart by more than its id
         self._watch = context.watch
         self._evaluator = context.evaluator
         self._cache = context.tables.holdings.cache
@@ -78,7 +88,8 @@ class Projector:
     def _distinct(self, rows: RowsOrGroups) -> tuple[RowsOrGroups, list[Codes]]:
         """Equal output rows as one, and the codes of their columns."""
         codes = [self._codes(column.value, rows) for column in self._plan.columns]
-        whole = combined(codes, rows.length)
+        bound = rows if isinstance(rows, Rows) else rows.examples
+        whole = combined([*codes, *namesakes(self._nodes, bound)], rows.length)
         firsts = first_of_each(whole)
         kept = [Codes(each.of_rows[firsts], each.count) for each in codes]
         return rows.take(firsts), kept

@@ -21,12 +21,14 @@ def staged(context: Context, ranker: Ranker, op: ir.Stage, rows: Rows) -> Rows:
     plan = cut_plan(op.plan, evaluator.given)
     for score in plan.scores:
         rows = ranker.score(score, rows, None)
-    projector = Projector(plan, context)
+    nodes = [out.source for out in op.outs if out.source is not None]
+    projector = Projector(plan, context, nodes)
     if plan.aggregate is None:
         rows = projector.arranged(rows)
     else:
         cache = context.tables.holdings.cache
-        rows = projector.arranged(aggregate(plan.aggregate, rows, evaluator, cache))
+        groups = aggregate(plan.aggregate, rows, evaluator, cache, nodes=nodes)
+        rows = projector.arranged(groups)
     bindings, slots = dict[ir.Var, BoundEntities](), dict[ir.Slot, pa.Array]()
     for column, out in zip(plan.columns, op.outs, strict=True):
         if out.source is not None:

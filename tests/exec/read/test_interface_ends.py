@@ -147,3 +147,25 @@ def test_a_walk_along_a_family_goes_where_its_edges_go(
         assert found == wanted, text
         for way in WAYS[1:]:
             assert answers(graph, text, {}, *way) == found, f"{way}: {text}"
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_nodes_of_two_types_that_share_an_id_stay_two_in_a_stage(
+    graph: Graph, way: tuple[str, int, int]
+) -> None:
+    nodes = [("A", "x"), ("B", "x"), ("D", "p"), ("D", "q")]
+    a, b, p, q = nodes
+    overwrite(graph, nodes, [(p, a, 0), (p, b, 0), (q, b, 0)])
+
+    def after(stage: str, columns: str) -> list[tuple[Any, ...]]:
+        read = f"match {{ $d: D  $d about $x }} with {stage} match {{ $e: D  $e about $x }}"
+        rows = answers(graph, f"query q() {{ {read} return {{ {columns} }} }}", {}, *way)
+        return sorted(tuple(row.values()) for row in rows)
+
+    walked = after("{ $x, count($d) as n }", "$x.tag as t, $n, $e.k as e")
+    assert walked == [("Ax", 1, "p"), ("Bx", 2, "p"), ("Bx", 2, "q")]
+    assert after("distinct { $x }", "$x.tag as t, $e.k as e") == [
+        ("Ax", "p"),
+        ("Bx", "p"),
+        ("Bx", "q"),
+    ]
