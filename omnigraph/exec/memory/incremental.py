@@ -5,7 +5,7 @@ version that follows a cached one is made of that and the rows written between t
 many, it is built anew.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow import property_columns
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.storage.lance.columns import CREATED
 from omnigraph.storage.lance.reader import TableReader
@@ -51,7 +52,7 @@ def derived(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cache
         made = _followed(recipe, reader, column, cache)
         if made is None:
             made = _built(recipe, reader.rows(["id", column]), column)
-        cache.put(_latest(recipe, reader.pin, column), reader.pin, 0)
+        cache.put(_latest(recipe, reader, column), reader.pin, 0)
         return made, made.bytes_held
 
     return cache.made(key_of(recipe, reader.pin, column), make)
@@ -62,9 +63,12 @@ def key_of(recipe: Recipe[Made], pin: TablePin, column: str) -> tuple[str, Table
     return recipe.name, pin, column
 
 
-def _latest(recipe: Recipe[Made], pin: TablePin, column: str) -> tuple[str, str, TablePin, str]:
-    """One key for all versions of a table on a branch."""
-    return "latest", recipe.name, replace(pin, version=0, row_count=0), column
+def _latest(recipe: Recipe[Made], reader: TableReader, column: str) -> tuple[Hashable, ...]:
+    """One key for all versions of a table on a branch that have the column for one property: a
+    name may be that of another one after a schema change."""
+    properties = [own for own, name in property_columns(reader.schema).items() if name == column]
+    line = replace(reader.pin, version=0, row_count=0)
+    return "latest", recipe.name, line, column, *properties
 
 
 def _built(recipe: Recipe[Made], rows: pa.Table, column: str) -> Made:
@@ -73,7 +77,7 @@ def _built(recipe: Recipe[Made], rows: pa.Table, column: str) -> Made:
 
 
 def _followed(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cache) -> Made | None:
-    base: TablePin | None = cache.get(_latest(recipe, reader.pin, column))
+    base: TablePin | None = cache.get(_latest(recipe, reader, column))
     if base is None or base.version >= reader.pin.version:
         return None
     before: Made | None = cache.get(key_of(recipe, base, column))

@@ -225,6 +225,49 @@ def test_two_properties_swap_their_names_and_no_cached_column_survives_it(graph:
     assert graph.query(read).rows == [{"p.size": 50, "p.area": 2}]
 
 
+TITLED = """
+node Doc {
+  slug: String @key  title: String? %s  body: String? %s  near: Vector(2)?  far: Vector(2)?
+}
+"""
+SEARCHES = {
+    "search": 'match { $d: Doc  search($d.title, "graph") } return { $d }',
+    "fuzzy": 'match { $d: Doc  fuzzy($d.title, "grph") } return { $d }',
+    "bm25": 'match { $d: Doc } return { $d } order { bm25($d.title, "graph") }',
+    "nearest": "match { $d: Doc } return { $d } order { nearest($d.near, [1, 0]) } limit 1",
+}
+
+
+@pytest.mark.parametrize("index", ["@index", ""])
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=list(SEARCHES))
+def test_a_search_finds_what_a_name_means_now(tmp_path: Path, search: str, index: str) -> None:
+    text, read = TITLED % (index, index), f"query q() {{ {search} }}"
+    graph = og.init(tmp_path / "g", text)
+    a = {"slug": "a", "title": "Graphs", "body": "Cooking", "near": [1, 0], "far": [0, 1]}
+    b = {"slug": "b", "title": "Cooking", "body": "Graphs", "near": [0, 1], "far": [1, 0]}
+    graph.load([{"type": "Doc", "data": data} for data in (a, b)], "append")
+    assert graph.query(read).rows == [{"d": "a"}]
+
+    for old, new in (("title", "tmp"), ("body", "title"), ("tmp", "body")):
+        text = text.replace(f"{old}:", f"{new}:")
+        graph.schema.apply(_renamed(text, old, new))
+    for old, new in (("near", "tmp"), ("far", "near"), ("tmp", "far")):
+        text = text.replace(f"{old}:", f"{new}:")
+        graph.schema.apply(_renamed(text, old, new))
+    assert graph.query(read).rows == [{"d": "b"}]
+
+    graph.schema.apply("node Doc { slug: String @key }")
+    graph.schema.apply(text)
+    assert graph.query(read).rows == []
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    """A schema with the hint that a property continues another."""
+    before, after = text.split(f"{new}: ")
+    kind, _, rest = after.partition("?")
+    return f'{before}{new}: {kind}? @rename_from("{old}"){rest}'
+
+
 def test_soft_drops_stay_reachable_by_time_travel(graph: Graph) -> None:
     before, at = dump(graph), head(graph)
     text = changed(
