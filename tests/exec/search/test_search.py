@@ -285,6 +285,7 @@ _WIDE = st.floats(-(2.0**100), 2.0**100, width=32)
 _FAR_AWAY = st.integers(0, 60).map(lambda n: 1000 + n / 64)  # squares that agree in most digits
 
 
+@settings(deadline=None)
 @given(
     components=st.one_of(
         st.lists(st.lists(_WIDE, min_size=3, max_size=3), min_size=1, max_size=30),
