@@ -18,6 +18,7 @@ from omnigraph.plan.typer import Typer
 from omnigraph.types import ID_TYPE, Kind, Scalar, TableKey, ValueType, table_key
 
 _ENDS = {"from": ir.End.SRC, "to": ir.End.DST}
+_COLUMNS = {"src": "from", "dst": "to"}  # what storage and exports call the ends
 _Assigning = ast.Insert | ast.Upsert | ast.Update
 
 
@@ -280,6 +281,12 @@ def _own_operand(names: Names, owner: Type, expression: ast.OwnProperty) -> ir.E
         return ir.EntityId(ir.SELF, ID_TYPE)
     if isinstance(owner, EdgeType) and word in _ENDS:
         return ir.EndpointId(ir.SELF, _ENDS[word], ID_TYPE)
+    if isinstance(owner, EdgeType) and word in _COLUMNS and owner.property(word) is None:
+        text, hint = (
+            f"type '{owner.name}' has no property '{word}'",
+            f"did you mean '{_COLUMNS[word]}'?",
+        )
+        raise names.fail(expression.property.span, text, code="T11", hint=hint)
     declared = names.property(owner, expression.property, "T11")
     if declared.type.is_blob:
         text = f"{owner.name}.{declared.name} is a Blob and cannot select"

@@ -364,3 +364,13 @@ def test_a_row_that_two_statements_touch_counts_once(town: Graph) -> None:
         """,
     )
     assert (done.affected_nodes, done.affected_edges) == (1, 0)
+
+
+@pytest.mark.parametrize(("column", "end"), [("src", "from"), ("dst", "to")])
+def test_an_end_by_the_name_of_its_column_is_told_the_word_for_it(
+    people: Graph, column: str, end: str
+) -> None:
+    with pytest.raises(
+        og.TypeCheckError, match=f"(?s)no property '{column}'.*did you mean '{end}'"
+    ):
+        people.mutate(f'query q() {{ delete Knows where {column} = "a" }}')
