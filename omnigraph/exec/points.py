@@ -7,12 +7,13 @@ resolved to a commit.
 `~N` walks N first parents back, `@{MOMENT}` to the newest first parent that is not younger.
 
 Invariant: this is the one resolver. A branch costs what reading its head costs; a walk reads the
-lineage as far back as it goes.
+lineage as far back as it goes. What is said of a point that is not there names nothing else to
+those who may not list branches.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -43,11 +44,20 @@ _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,26}")  # a ULID or its beginning
 _STEP = re.compile(r"(?P<base>.*)(?:~(?P<count>\d{0,9})|@\{(?P<moment>[^{}]*)\})", re.S)
 
 
-class Points:
-    """Resolves points in time of one graph."""
+def named_branch(text: str) -> str | None:
+    """The branch that a point begins with, if it is one; None for the id of a commit."""
+    while (step := _STEP.fullmatch(text)) is not None:
+        text = step["base"]
+    is_id = len(text) >= PREFIX_CHARS_MIN and _ID.fullmatch(text.upper())
+    return None if is_id else text
 
-    def __init__(self, store: Store) -> None:
+
+class Points:
+    """Resolves points in time of one graph, for somebody who may list its branches or not."""
+
+    def __init__(self, store: Store, may_list: Callable[[], bool] = lambda: True) -> None:
         self._store = store
+        self._may_list = may_list
 
     def snapshot(self, text: str, *, kind: str = POINT) -> Snapshot:
         """What a read at a point sees."""
@@ -144,7 +154,7 @@ class Points:
         commit = next(islice(line, count, None), None)
         if commit is None:
             length = sum(1 for _ in self._store.history.first_parents(start)) - 1
-            raise UnknownPoint(kind, asked, f"only {length} commits come before {start.id}")
+            raise self._missing(kind, asked, f"only {length} commits come before {start.id}")
         return commit
 
     def _until(self, start: Commit, moment: str, asked: str, kind: str) -> Commit:
@@ -154,7 +164,7 @@ class Points:
             if commit.created_at <= latest:
                 return commit
         first = format_datetime(commit.created_at // 1000)
-        raise UnknownPoint(kind, asked, f"its first commit is of {first}")
+        raise self._missing(kind, asked, f"its first commit is of {first}")
 
     def _by_id(self, text: str, asked: str, kind: str) -> Commit:
         prefix = text.upper()
@@ -171,8 +181,12 @@ class Points:
                 raise AmbiguousPoint(asked, tuple(c.id for c in commits[:_NEAR_MAX]))
         raise self._unknown(text, asked, kind)
 
+    def _missing(self, kind: str, asked: str, hint: str) -> UnknownPoint:
+        return UnknownPoint(kind, asked, hint if self._may_list() else "")
+
     def _unknown(self, text: str, asked: str, kind: str) -> UnknownPoint:
-        return UnknownPoint(kind, asked, "", tuple(islice(self._near(text), _NEAR_MAX)))
+        near = islice(self._near(text), _NEAR_MAX) if self._may_list() else ()
+        return UnknownPoint(kind, asked, "", tuple(near))
 
     def _near(self, text: str) -> Iterator[str]:
         """Names that resemble a text, then ids that begin like it."""

@@ -16,7 +16,6 @@ from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.limits import Stop
-from omnigraph.exec.points import Points
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.graph.backup_verb import BackupVerb
@@ -55,7 +54,7 @@ from omnigraph.graph.later_rooms import (
 from omnigraph.graph.look_verbs import LookVerbs
 from omnigraph.graph.merge_rules import ChecksVerb, MergeRules
 from omnigraph.graph.planning import planned
-from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.graph.policy_guard import PolicyGuard, may_list
 from omnigraph.graph.review_records import ReviewRecords
 from omnigraph.graph.reviews import ReviewsView
 from omnigraph.graph.schema import SchemaView, stored_catalog
@@ -119,7 +118,6 @@ class Graph(
         self._coalesce_ms = coalesce_ms or 0
         self._late_reading = LateReading(store)
         self._schemas = Schemas(store)
-        self._points = Points(store)
         self._rules = MergeRules()
         self._reviews = ReviewRecords(store.beside)
         self._schemas.opened()
@@ -130,6 +128,7 @@ class Graph(
         """Do everything from now on as the actor of a guard."""
         store, schemas = self._store, self._schemas
         self._guard = guard
+        self._points = guard.points
         self.schema = SchemaView(store, schemas, guard, self._late_reading.forget)
         self.branches = BranchesView(
             store, schemas, guard, self._late_reading, self._rules, self._reviews
@@ -419,7 +418,8 @@ class Graph(
             return self._schemas.current(branch).catalog
         except NotFound as missing:
             if from_branch is None:
-                raise unknown_branch(self._store, missing) from None
+                known = self._store.branches.list() if may_list(self._guard) else ()
+                raise unknown_branch(known, missing) from None
             return self._schemas.of(self._points.snapshot(from_branch, kind="branch")).catalog
 
     @checked

@@ -1,16 +1,20 @@
 """Access control of a handle: its actor is asked for before each verb of a graph does its work.
 
 Invariant: a verb asks once, first, about the branch that it is really about: a name is asked for
-trimmed, as storage trims it, and a point in time as the branch that owns its commit. With a policy
-and no actor, nothing is allowed. A handle of an actor writes as that actor and as no other.
+trimmed, as storage trims it, and a point in time as the branch that owns its commit; one that is
+not there as the branch that it names, so that a denial does not tell. With a policy and no actor,
+nothing is allowed. A handle of an actor writes as that actor and as no other.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.deferred import deferred
-from omnigraph.errors import BadRequest, Forbidden, NotFound
-from omnigraph.exec.points import POINT, Points
+from omnigraph.errors import BadRequest, Forbidden, NotFound, UnknownPoint
+from omnigraph.exec.points import POINT, Points, named_branch
 from omnigraph.policy.actions import Action, PolicyKind
 from omnigraph.storage.names import MAIN, require_actor
 from omnigraph.storage.records import TRANSACTIONS, Snapshot
@@ -56,7 +60,7 @@ class PolicyGuard:
         require_actor(actor)
         self.is_exempt = is_exempt  # a merge ends a transaction, and is no merge of branches
         self._store = store
-        self._points = Points(store)
+        self.points = Points(store, partial(may_list, self))
         self.policy = policy
         self.actor = actor
 
@@ -124,21 +128,25 @@ class PolicyGuard:
         """A read of the history that leads to a point in time."""
         if self.policy is not None:
             self.require_ever(Action.READ, point)
-            self.require(Action.READ, self._points.snapshot(point, kind="branch").branch)
+            with _looking_for(self, point, Action.READ):
+                owner = self.points.snapshot(point, kind="branch").branch
+            self.require(Action.READ, owner)
 
     def pinned(
         self, branch: str | None, snapshot: str | None, action: Action = Action.READ
     ) -> Snapshot:
         """What a read or an export sees, once it is allowed."""
         self.require_ever(action, branch if snapshot is None else None)
-        pinned = self._points.pinned(branch, snapshot)
+        with _looking_for(self, snapshot or branch or MAIN, action):
+            pinned = self.points.pinned(branch, snapshot)
         self.require(action, pinned.branch)
         return pinned
 
     def seen(self, point: str) -> Snapshot:
         """What a read at a point in time sees, once it is allowed."""
         self.require_ever(Action.READ, point)
-        pinned = self._points.snapshot(point, kind=POINT)
+        with _looking_for(self, point, Action.READ):
+            pinned = self.points.snapshot(point, kind=POINT)
         self.require(Action.READ, pinned.branch)
         return pinned
 
@@ -176,7 +184,7 @@ class PolicyGuard:
         """A new branch, or a tag, of a point in time."""
         if self.policy is not None:
             self.require_ever(Action.BRANCH_CREATE, base, name, actor)
-            source = self._points.snapshot(base, kind="branch").branch
+            source = self.points.snapshot(base, kind="branch").branch
             self.require(Action.BRANCH_CREATE, source, name, actor)
 
     def deletes(self, name: str) -> None:
@@ -194,6 +202,23 @@ class PolicyGuard:
     def administers(self, actor: str | None = None) -> str | None:
         """Upkeep that is about no branch and can take something away."""
         return self.require(Action.ADMIN, actor=actor)
+
+
+def may_list(guard: PolicyGuard) -> bool:
+    """Whether the actor of a handle may see which branches there are."""
+    return guard.policy is None or guard.policy.decide(guard.actor, Action.READ).allowed
+
+
+@contextmanager
+def _looking_for(guard: PolicyGuard, point: str, action: Action) -> Iterator[None]:
+    """Look for a point; a branch that is not there is denied as one that is."""
+    try:
+        yield
+    except UnknownPoint:
+        name = named_branch(point)
+        if name is not None:
+            guard.require(action, name)
+        raise
 
 
 def policy_of(given: str | os.PathLike[str] | Policy | None) -> Policy | None:

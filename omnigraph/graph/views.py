@@ -14,7 +14,6 @@ from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES, POLL_COMMITS
 from omnigraph.exec.durations import Duration, seconds
-from omnigraph.exec.points import Points
 from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.merge_rules import MergeRules
@@ -87,7 +86,7 @@ class BranchesView(MergeVerb):
         'review/age'
         """
         self._guard.creates(name, from_)
-        return Points(self._store).branch_from(name, from_)
+        return self._guard.points.branch_from(name, from_)
 
     def list(self) -> tuple[str, ...]:
         """Every branch, sorted by name.
@@ -131,7 +130,7 @@ class TagsView:
         True
         """
         self._guard.creates(name, point)
-        commit = Points(self._store).resolve(point)
+        commit = self._guard.points.resolve(point)
         with self._store.history.lost.reading(commit):
             return self._store.tags.create(name, commit)
 
@@ -172,7 +171,7 @@ class CommitsView:
     def __init__(self, store: Store, schemas: Schemas, guard: PolicyGuard) -> None:
         self._store = store
         self._guard = guard
-        self._points = Points(store)
+        self._points = guard.points
         self._schemas = schemas
 
     def __repr__(self) -> str:
@@ -369,7 +368,7 @@ class ChangesView:
     ) -> Feed:
         self._guard.reads(branch)
         change_filter = filters(self._schemas.current(branch).catalog, kinds, types, ops)
-        return Feed(self._store, self._schemas, branch, change_filter)
+        return Feed(self._store, self._schemas, branch, change_filter, self._guard.points)
 
     @checked
     def baseline(

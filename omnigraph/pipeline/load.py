@@ -312,9 +312,9 @@ def is_spark_frame(source: Any) -> bool:
     return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
 
 
-def unknown_branch(store: Store, missing: NotFound) -> NotFound:
+def unknown_branch(known: Sequence[str], missing: NotFound) -> NotFound:
     """A branch that a load does not find, with the one that is near and how to make it."""
-    near = did_you_mean(missing.name, store.branches.list(), listed=False)
+    near = did_you_mean(missing.name, known, listed=False)
     hint = missing.hint or f"{near} {HOW_TO_CREATE}".strip()
     return NotFound("branch", missing.name, hint)
 
@@ -327,7 +327,7 @@ def _ready_branch(store: Store, order: Order) -> bool:
         try:
             store.branches.identity(order.branch)
         except NotFound as missing:
-            raise unknown_branch(store, missing) from None
+            raise unknown_branch(store.branches.list(), missing) from None
         return False  # another process created it just now
     Points(store).branch_from(order.branch, order.from_branch)
     return True

@@ -272,6 +272,53 @@ def test_a_commit_that_may_not_be_read_is_not_there(server: Served) -> None:
     assert hidden.json().keys() == missing.json().keys()
 
 
+@pytest.mark.parametrize(
+    ("actor", "path", "body"),
+    [
+        ("on-unprotected-read", "/query", {"query": NAMES, "branch": "draftt"}),
+        ("on-unprotected-read", "/query", {"query": NAMES, "snapshot": "sidee"}),
+        ("on-unprotected-read", "/query", {"query": NAMES, "branch": "side~99"}),
+        ("on-unprotected-export", "/export", {"branch": "draftt"}),
+        ("has-change", "/revert", {"commit": "mian"}),
+        ("has-change", "/restore", {"point": "mian~99"}),
+        ("has-change", "/load", {"data": LINE, "branch": "sidee"}),
+        ("has-branch_create", "/branches", {"name": "x", "from": "sidee"}),
+        ("has-branch_create", "/tags", {"name": "x", "point": "mian"}),
+    ],
+)
+def test_who_may_not_list_branches_is_told_of_none(
+    server: Served, actor: str, path: str, body: dict[str, Any]
+) -> None:
+    told = Sender(server, bearer(actor)).post(path, body)
+    assert told.status_code == 404, told.text
+    assert not {"main", "side", "draft"} & set(told.text.split("'")), told.text
+    assert "did you mean" not in told.text
+    assert "come before" not in told.text
+
+
+def test_the_feed_tells_who_may_not_list_branches_of_none(server: Served) -> None:
+    feed = Sender(server, bearer("on-unprotected-read")).get(
+        "/changes", branch="side", start="after:drafd"
+    )
+    assert feed.status_code == 404
+    assert "did you mean" not in feed.text
+    listing = Sender(server, bearer("everything")).get("/changes", start="after:drafd")
+    assert "did you mean 'draft'?" in listing.json()["error"]
+
+
+@pytest.mark.parametrize("name", ["main", "main~99", "main@{1999-01-01}", "tag-main", "tag-main~1"])
+def test_a_denial_does_not_tell_whether_a_branch_is_there(server: Served, name: str) -> None:
+    reader = Sender(server, bearer("on-unprotected-read"))
+    statuses = {
+        reader.post("/query", {"query": NAMES, "branch": name}).status_code,
+        reader.post("/query", {"query": NAMES, "snapshot": name}).status_code,
+        reader.get("/commits", branch=name).status_code,
+        reader.get("/snapshot", branch=name).status_code,
+        reader.get("/diff", **{"from": name, "to": "side"}).status_code,
+    }
+    assert statuses == {403}
+
+
 def test_a_stored_query_that_may_not_be_run_is_not_there(server: Served) -> None:
     for name in ("lacks-invoke_query", "everything", "stranger"):
         for path in ("/queries/x", "/queries/y"):

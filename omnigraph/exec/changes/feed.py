@@ -106,10 +106,18 @@ class _PageBounds:
 class Feed:
     """The feed of one branch with one set of filters."""
 
-    def __init__(self, store: Store, schemas: Schemas, branch: str, filters: Filters) -> None:
+    def __init__(
+        self,
+        store: Store,
+        schemas: Schemas,
+        branch: str,
+        filters: Filters,
+        points: Points | None = None,
+    ) -> None:
         self._store = store
         self._schemas = schemas
         self._filters = filters
+        self._points = Points(store) if points is None else points
         identity = store.branches.identity(branch)
         self._head = store.snapshot(branch)
         self._chain = first_parents(store, branch, self._head.commit_id)
@@ -195,9 +203,7 @@ class Feed:
                 f"a feed cannot start at '{start}'", "use now, beginning or after:<point>"
             )
         after = CommitId(start.removeprefix(AFTER))
-        return (
-            after if after in self._by_id else Points(self._store).resolve(after, kind="commit").id
-        )
+        return after if after in self._by_id else self._points.resolve(after, kind="commit").id
 
     def after(self, commit_id: CommitId) -> Sequence[Commit]:
         """The commits of this feed that follow one."""
