@@ -315,7 +315,7 @@ def is_spark_frame(source: Any) -> bool:
 def unknown_branch(known: Sequence[str], missing: NotFound) -> NotFound:
     """A branch that a load does not find, with the one that is near and how to make it."""
     near = did_you_mean(missing.name, known, listed=False)
-    hint = missing.hint or f"{near} {HOW_TO_CREATE}".strip()
+    hint = missing.hint or "; ".join(filter(None, (HOW_TO_CREATE, near)))
     return NotFound("branch", missing.name, hint)
 
 

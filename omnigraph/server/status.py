@@ -203,6 +203,21 @@ TABLE: dict[type[e.OmnigraphError], ErrorRow] = {
 
 _DATASET = "dataset"
 
+MEMBERS = {
+    "answer with resolve=": "answer with `resolutions`",
+    "name one with name=, at a terminal as the first word: ": "pass --name, here member `name`: ",
+    "pass from_branch= (`from` in a request)": "pass `from`",
+    "type= or edge=, at a terminal --node or --edge": "`type` or `edge`",
+}
+"""What errors call an argument of the library, and the member of a request in its place."""
+
+
+def in_members(text: str) -> str:
+    """The message of an error with members of requests for arguments of the library."""
+    for argument, member in MEMBERS.items():
+        text = text.replace(argument, member)
+    return text
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
@@ -227,7 +242,7 @@ def error_answer(cause: BaseException) -> ErrorAnswer:
     status = row.status
     if isinstance(cause, e.LimitExceeded) and cause.is_deadline:
         status = 504
-    text = row.text or (cause.denied if type(cause) is e.Forbidden else str(cause))
+    text = row.text or (cause.denied if type(cause) is e.Forbidden else in_members(str(cause)))
     members = {**row.members(cause), "fault": _fault(cause, is_named=row.text is None)}
     body = _body(text, CODES.get(status), members)
     return ErrorAnswer(status, body, {}, status in (500, 503))

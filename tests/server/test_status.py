@@ -1,12 +1,14 @@
 """Every error class has its status, code and members, and keeps the server's secrets."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+import omnigraph
 from omnigraph import errors
-from omnigraph.server.status import TABLE, error_answer
+from omnigraph.server.status import MEMBERS, TABLE, error_answer, in_members
 from tests.server.world import Served, refused
 from tests.shape.test_exports import ERRORS, example
 
@@ -127,3 +129,21 @@ def test_a_failure_nobody_expected_is_500_and_explained_in_the_log(
     document = refused(server.get("/branches"), 500, "internal")
     assert "cellar" not in document["error"]
     assert "the cellar is flooded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", MEMBERS)
+def test_a_client_is_told_of_members_and_not_of_arguments_of_python(words: str) -> None:
+    package = Path(omnigraph.__file__).parent
+    others = (path for path in package.rglob("*.py") if package / "server" not in path.parents)
+    assert any(words in path.read_text("utf-8") for path in others), "no error says it"
+    assert "=" not in in_members(f"it is wrong; {words}")
+
+
+def test_texts_that_clients_of_0_10_know_have_their_words(server: Served) -> None:
+    body = "() { match { $p: Person } return { $p.name } }"
+    two = f"query a{body} query b{body}"
+    told = server.post("/query", {"query": two}).json()["error"]
+    assert told.startswith("query file contains multiple queries; pass --name")
+    assert told.endswith(": a, b")
+    near = server.post("/load", {"data": "", "branch": "mainn"}).json()["error"]
+    assert near == "branch 'mainn' not found; pass `from` to create it; did you mean 'main'?"

@@ -180,9 +180,7 @@ def test_a_load_counts_what_it_took(server: Served) -> None:
 
 def test_a_load_into_a_branch_that_is_not_there_is_404(server: Served) -> None:
     refusal = refused(server.post("/load", {"data": PEOPLE, "branch": "no"}), 404, "not_found")
-    assert refusal["error"] == (
-        "branch 'no' not found; pass from_branch= (`from` in a request) to create it"
-    )
+    assert refusal["error"] == ("branch 'no' not found; pass `from` to create it")
     strict = {"data": PEOPLE, "mode": "append"}
     document = refused(server.post("/load", strict), 409, "conflict", "key_conflict")
     assert document["key_conflict"]["type_name"] == "Person"
