@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -24,6 +25,33 @@ def test_a_failure_has_the_code_that_a_server_gives_it(
     assert failure_code(cause) == (None if code is UNSET else code)
     document = json.loads(json.dumps(failure_document(str(cause), cause)))
     assert document["error"] == str(cause)
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_a_failure_has_the_members_that_a_server_gives_it(
+    kind: type[errors.OmnigraphError],
+) -> None:
+    cause = example(kind)
+    if isinstance(cause, errors.MergeConflicts):
+        return  # its conflicts have both sides here
+    served = msgspec.to_builtins(error_answer(cause).body)
+    document = json.loads(json.dumps(failure_document(str(cause), cause)))
+    own = {"error", "fault"}
+    assert {k: v for k, v in document.items() if k not in own} == {
+        k: v for k, v in served.items() if k not in own
+    }
+
+
+def test_SV15_a_text_that_is_wrong_has_a_diagnostic(tmp_path: Path) -> None:
+    run("init", "g.omni", "--schema", SCHEMA, cwd=tmp_path)
+    done = run("query", "g.omni", "-e", "query q( { match", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["diagnostic"] == {
+        "code": "syntax",
+        "line": 1,
+        "column": 10,
+        "expected": "')' or a $variable",
+        "suggestion": None,
+    }
 
 
 @pytest.mark.parametrize("words", OPTIONS)
