@@ -25,6 +25,7 @@ from omnigraph.storage.names import MAIN
 
 _REVISIONS = 20
 _STEPS_MAX = 60
+_FAR = 1e6  # no picture is as wide
 _STATE = ("x", "hide", "pin", "sel")
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -126,11 +127,9 @@ def _state(call: RouteCall) -> tuple[list[Expansion] | None, list[str], dict[str
     node that is chosen."""
     try:
         steps = [Expansion(*_step(json.loads(text))) for text in call.query.getlist("x")]
-        pins = {
-            key: (float(x), float(y)) for key, x, y in map(json.loads, call.query.getlist("pin"))
-        }
+        pins = dict(_pin(json.loads(text)) for text in call.query.getlist("pin"))
         chosen = json.loads(call.one("sel") or "[]")
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise BadRequest("the address of the picture cannot be read") from None
     if len(steps) > _STEPS_MAX:
         raise BadRequest(f"a picture has at most {_STEPS_MAX} expansions", "undo some")
@@ -141,6 +140,13 @@ def _state(call: RouteCall) -> tuple[list[Expansion] | None, list[str], dict[str
 def _step(facts: list[Any]) -> tuple[str, str, str, str, int]:
     type_name, entity_id, edge, direction, limit = facts
     return str(type_name), str(entity_id), str(edge), str(direction), int(limit)
+
+
+def _pin(facts: list[Any]) -> tuple[str, tuple[float, float]]:
+    key, x, y = facts
+    if not (abs(float(x)) < _FAR and abs(float(y)) < _FAR):  # nor is it a number
+        raise ValueError
+    return str(key), (float(x), float(y))
 
 
 def _seen(call: RouteCall, point: ShownPoint) -> Neighbourhood:

@@ -114,13 +114,21 @@ class UiSessions:
     ) -> None:
         """Pass for a form that one of our pages sent, else 403."""
         origin = headers.get("origin")
-        if origin is None or urlsplit(origin).netloc != headers.get("host"):
+        if origin is None or _host_of(origin) != headers.get("host"):
             raise HttpRefusal(403, "the form does not come from a page of this server")
         nonce = cookies(headers).get(BROWSER, "")
         if not hmac.compare_digest(
             form.get(CSRF_FIELD, "").encode(), self.csrf(nonce, actor).encode()
         ):
             raise HttpRefusal(403, "the form is of another session; load the page again")
+
+
+def _host_of(origin: str) -> str | None:
+    """The host of an origin, with its port; None if it has none."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:  # half of an IPv6 address
+        return None
 
 
 def cookies(headers: RequestHeaders) -> dict[str, str]:

@@ -414,3 +414,24 @@ def test_the_pages_can_be_left_out(tmp_path: Path) -> None:
     with served(uri, ui=False) as site:
         assert site.client.get(G).status_code == 404
         assert site.client.get("/", headers={"Accept": "text/html"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x", '["Person","Ada","Knows","out",Infinity]'),
+        ("x", "[" * 3_000),
+        ("sel", "[" * 3_000),
+        ("pin", f'["Person:Ada",{"9" * 400},1]'),
+        ("pin", '["Person:Ada",NaN,1]'),
+        ("pin", '["Person:Ada",1,1e400]'),
+        ("pin", '["Person:Ada",1,1e300]'),
+    ],
+    ids=["endless", "deep step", "deep choice", "long", "nan", "infinite", "far"],
+)
+def test_an_address_of_a_picture_that_cannot_be_read_is_400(
+    site: Served, name: str, value: str
+) -> None:
+    kind, person = "node", site.graph.page("node", "Person", limit=1).entities[0].id
+    said = look(site, f"{G}/entities/{kind}/Person/{person}", 400, **{name: value})
+    assert "the address of the picture cannot be read" in said
