@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import Forbidden, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.server.access import Gate
 from omnigraph.server.call import Answer, RouteCall
@@ -192,14 +192,17 @@ def graphs(call: RouteCall) -> Answer:
     opened = dict(front.graphs.listed())
     rows = []
     for graph_id in sorted(ready):
-        row: dict[str, object] = {"id": graph_id, "open": graph_id in opened, "fault": None}
-        if graph_id in opened:
+        is_open = graph_id in opened
+        row: dict[str, object] = {"id": graph_id, "open": is_open, "fault": None, "hidden": False}
+        if is_open:
             try:
-                graph = front.graphs.get(graph_id)
+                graph = front.gate.graph(graph_id, front.graphs.get(graph_id), call.actor)
                 head = graph.snapshot(MAIN)
                 row["entities"] = sum(pin.row_count for pin in head.tables.values())
                 row["branches"] = len(graph.branches.list())
                 row["last"] = graph.commits.get(head.commit_id)
+            except Forbidden:
+                row["hidden"] = True
             except OmnigraphError as cause:
                 row |= {"open": False, "fault": type(cause).__name__}
         rows.append(row)

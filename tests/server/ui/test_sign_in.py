@@ -248,3 +248,35 @@ def test_a_graph_that_many_look_at_lists_itself(tmp_path: Path) -> None:
         page = site.client.get("/ui/").text
         assert "/ui/graphs/one" in page
         assert "/ui/graphs/two" in page
+
+
+def test_the_list_of_graphs_tells_nothing_of_one_that_may_not_be_read(tmp_path: Path) -> None:
+    uris = [new_graph(tmp_path, name) for name in ("mine", "theirs")]
+    with og.open(uris[1]) as graph:
+        graph.mutate('query q() { insert Person { name: "Zed" } }', message="a secret plan")
+    allow = "{ id: r, allow: { actors: { group: all }, actions: [%s] } }"
+    policy = "version: 1\ngroups: { all: [%s] }\nrules: [%s]\n"
+    files = {}
+    for name, actor, action in (
+        ("mine", "act-ada", "read"),
+        ("theirs", "act-bob", "read"),
+        ("server", "act-ada", "graph_list"),
+    ):
+        files[name] = tmp_path / f"{name}.yaml"
+        files[name].write_text(policy % (actor, allow % action))
+    with (
+        served(
+            uris,
+            access=Access.READ_ONLY,
+            policies={name: str(files[name]) for name in ("mine", "theirs")},
+            server_policy=str(files["server"]),
+        ) as site,
+        httpx.Client(base_url=site.url, headers={"Origin": site.url}) as browser,
+    ):
+        sign_in(browser)
+        page = browser.get("/ui/")
+    assert page.status_code == 200
+    assert "/ui/graphs/mine" in page.text
+    assert "theirs" in page.text
+    assert "you may not read it" in page.text
+    assert "a secret plan" not in page.text
