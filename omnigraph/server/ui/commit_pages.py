@@ -19,8 +19,8 @@ from omnigraph.server.change_routes import listing_filters
 from omnigraph.server.ui.change_rows import change_rows
 from omnigraph.server.ui.commit_log import commit_log
 from omnigraph.server.ui.ui_forms import fields, required
-from omnigraph.server.ui.ui_points import branch_names
-from omnigraph.server.ui.ui_render import SVG, download, link, moved, page
+from omnigraph.server.ui.ui_points import branch_names, branch_of_form
+from omnigraph.server.ui.ui_render import SVG, download, link, moved, page, refusal_of
 from omnigraph.storage.records import Commit
 from omnigraph.types import parse_table_key
 
@@ -169,7 +169,7 @@ def branch_here(call: RouteCall) -> Answer:
     try:
         made = call.graph.branches.create(name, from_=call.path["commit_id"])
     except OmnigraphError as cause:
-        return _commit_page(call, str(cause), 400)
+        return _commit_page(call, *refusal_of(cause))
     return moved(link(call.graph_id, "commits", branch=made, notice=f"created branch {made}"))
 
 
@@ -179,7 +179,7 @@ def tag_here(call: RouteCall) -> Answer:
     try:
         tag = call.graph.tags.create(name, call.path["commit_id"])
     except OmnigraphError as cause:
-        return _commit_page(call, str(cause), 400)
+        return _commit_page(call, *refusal_of(cause))
     notice = f"tagged as {tag.name}"
     return moved(link(call.graph_id, "commits", tag.commit_id, notice=notice))
 
@@ -188,17 +188,15 @@ def revert_here(call: RouteCall) -> Answer:
     """Undo a commit as a new commit of a branch, which may be made for it."""
     form = fields(call)
     commit_id = call.path["commit_id"]
-    branch = form.get("branch", "")
     try:
-        if not branch:
-            branch = call.graph.branches.create(required(form, "new_branch", "the new branch"))
-        done = call.graph.revert(
-            commit_id, onto=branch, actor=call.actor, message=form.get("message") or None
-        )
+        with branch_of_form(call, form) as branch:
+            done = call.graph.revert(
+                commit_id, onto=branch, actor=call.actor, message=form.get("message") or None
+            )
     except MergeConflicts as cause:
-        return _commit_page(call, str(cause), 409, conflicts=cause.conflicts[:20])
+        return _commit_page(call, *refusal_of(cause), conflicts=cause.conflicts[:20])
     except OmnigraphError as cause:
-        return _commit_page(call, str(cause), 400)
+        return _commit_page(call, *refusal_of(cause))
     call.facts.update(branch=branch)
     target = commit_id if done.commit is None else done.commit.id
     notice = f"reverted on {branch}" if done.commit else f"there was nothing to undo on {branch}"

@@ -18,9 +18,9 @@ from omnigraph.server.blob_route import get_blob
 from omnigraph.server.call import JSON, Answer, RouteCall
 from omnigraph.server.ui.change_rows import property_rows
 from omnigraph.server.ui.entity_forms import edit_query, form_field, typed_value
-from omnigraph.server.ui.ui_forms import fields, required
-from omnigraph.server.ui.ui_points import ShownPoint, branch_names, shown_point
-from omnigraph.server.ui.ui_render import SECURITY, SVG, download, link, moved, page
+from omnigraph.server.ui.ui_forms import fields
+from omnigraph.server.ui.ui_points import ShownPoint, branch_names, branch_of_form, shown_point
+from omnigraph.server.ui.ui_render import SECURITY, SVG, download, link, moved, page, refusal_of
 from omnigraph.storage.names import MAIN
 
 _REVISIONS = 20
@@ -268,35 +268,28 @@ def edit_entity(call: RouteCall) -> Answer:
     form = fields(call)
     kind, type_name, entity_id = _named(call)
     try:
-        branch = _branch_of(call, form)
-        owner = _owner(call, _point_of(call, branch), kind, type_name)
-        changed = _changed(owner, form)
-        if not changed:
-            raise BadRequest("no property was changed")
-        properties = {name: prop for name, (prop, _) in changed.items()}
-        values = {f"p{n}": value for n, (_, value) in enumerate(changed.values())}
-        done = call.graph.mutate(
-            edit_query(owner, properties),
-            {"entity": entity_id, **values},
-            branch=branch,
-            actor=call.actor,
-            message=form.get("message") or None,
-        )
+        with branch_of_form(call, form, form.get("point") or MAIN) as branch:
+            owner = _owner(call, _point_of(call, branch), kind, type_name)
+            changed = _changed(owner, form)
+            if not changed:
+                raise BadRequest("no property was changed")
+            properties = {name: prop for name, (prop, _) in changed.items()}
+            values = {f"p{n}": value for n, (_, value) in enumerate(changed.values())}
+            done = call.graph.mutate(
+                edit_query(owner, properties),
+                {"entity": entity_id, **values},
+                branch=branch,
+                actor=call.actor,
+                message=form.get("message") or None,
+            )
     except OmnigraphError as cause:
-        return _entity_page(call, f"nothing was written: {cause}", 400)
+        text, status = refusal_of(cause)
+        return _entity_page(call, f"nothing was written: {text}", status)
     call.facts.update(branch=branch, commit=None if done.commit is None else done.commit.id)
     notice = f"changed on branch {branch}" if done.commit else "nothing was changed"
     return moved(
         link(call.graph_id, "entities", kind, type_name, entity_id, point=branch, notice=notice)
     )
-
-
-def _branch_of(call: RouteCall, form: dict[str, str]) -> str:
-    """The branch that a form writes to; a new one is made from the point that was shown."""
-    if form.get("branch"):
-        return form["branch"]
-    name = required(form, "new_branch", "the branch to write to")
-    return call.graph.branches.create(name, from_=form.get("point") or MAIN)
 
 
 def _point_of(call: RouteCall, branch: str) -> ShownPoint:

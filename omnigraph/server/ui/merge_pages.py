@@ -7,11 +7,10 @@ at all. Looking writes nothing.
 from omnigraph.arguments import as_given
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
-from omnigraph.server.status import error_answer
 from omnigraph.server.ui.merge_previews import NOTHING, form_answers, preview_or_why
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import branch_names
-from omnigraph.server.ui.ui_render import link, moved, page
+from omnigraph.server.ui.ui_render import link, moved, page, refusal_of
 from omnigraph.storage.names import MAIN
 
 
@@ -66,8 +65,8 @@ def merge(call: RouteCall) -> Answer:
             if_target=form.get("target_commit") or None,
         )
     except OmnigraphError as cause:
-        status = error_answer(cause).status
-        return _review(call, source, target, by, f"not merged: {cause}", status)
+        text, status = refusal_of(cause)
+        return _review(call, source, target, by, f"not merged: {text}", status)
     notice = f"merged {source} into {target}: {done.kind.replace('_', ' ')}"
     if done.branch_deleted:
         notice += f"; deleted {source}"

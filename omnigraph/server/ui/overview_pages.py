@@ -11,7 +11,7 @@ from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.ui.commit_log import commit_log
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import ahead_behind, branch_names
-from omnigraph.server.ui.ui_render import link, moved, page
+from omnigraph.server.ui.ui_render import link, moved, page, refusal_of
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
 
@@ -90,7 +90,7 @@ def new_branch(call: RouteCall) -> Answer:
             required(form, "name", "the name of the branch"), from_=form.get("from") or MAIN
         )
     except OmnigraphError as cause:
-        return overview_page(call, str(cause), 400)
+        return overview_page(call, *refusal_of(cause))
     call.facts.update(branch=name)
     if form.get("next") == "commits":
         return moved(link(call.graph_id, "commits", branch=name))
@@ -104,5 +104,5 @@ def delete_branch(call: RouteCall) -> Answer:
     try:
         call.graph.branches.delete(name)
     except OmnigraphError as cause:
-        return overview_page(call, str(cause), 400)
+        return overview_page(call, *refusal_of(cause))
     return moved(link(call.graph_id, notice=f"deleted branch {name}"))

@@ -23,7 +23,7 @@ from omnigraph.server.call import JSON, Answer, RouteCall, answered
 from omnigraph.server.row_formats import CSV, csv_bytes
 from omnigraph.server.ui.stored_words import offered_queries, stored_text, stored_words
 from omnigraph.server.ui.ui_points import branch_names, shown_point
-from omnigraph.server.ui.ui_render import cell, download, link, page
+from omnigraph.server.ui.ui_render import cell, download, link, page, refusal_of
 from omnigraph.types import ValueType, parse_table_key
 
 _ROWS, _BARS, _NODES = 200, 60, 300
@@ -112,7 +112,7 @@ def _ask(call: RouteCall, asked: _Asked, catalog: Catalog, commit_id: str) -> No
         )
         call.facts.update(rows=len(asked.result))
     except OmnigraphError as cause:
-        asked.problem = str(cause)
+        asked.problem = refusal_of(cause)[0]
 
 
 def _needs(parameter: ir.Parameter) -> bool:

@@ -12,7 +12,7 @@ from omnigraph.graph.review_records import Review, ReviewComment
 from omnigraph.server.call import RouteCall
 from omnigraph.server.ui.change_rows import change_rows
 from omnigraph.server.ui.merge_previews import NOTHING, preview_or_why
-from omnigraph.server.ui.ui_render import link
+from omnigraph.server.ui.ui_render import link, refusal_of
 
 _CHANGES, _COMMENTS = 50, 100
 _Entity = tuple[str | None, str | None, str | None]
@@ -33,7 +33,7 @@ def review_preview(call: RouteCall, review: Review, by: str, *, is_open: bool) -
         return preview_or_why(call, review.source, review.target, by)
     except OmnigraphError as cause:
         compare = link(call.graph_id, "compare", from_=review.target, to=review.source)
-        return NOTHING | {"compare": compare, "unread": str(cause)}
+        return NOTHING | {"compare": compare, "unread": refusal_of(cause)[0]}
 
 
 def since_approval(call: RouteCall, review: Review) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def since_approval(call: RouteCall, review: Review) -> dict[str, Any]:
         changes = list(islice(call.graph.diff(last.source_commit, head), _CHANGES + 1))
         values["new_changes"] = change_rows(call, changes[:_CHANGES], last.source_commit, head)
     except OmnigraphError as cause:
-        return values | {"new_unread": str(cause)}
+        return values | {"new_unread": refusal_of(cause)[0]}
     compare = link(call.graph_id, "compare", from_=last.source_commit, to=head)
     return values | {"new_more": len(changes) > _CHANGES, "new_compare": compare}
 

@@ -11,7 +11,6 @@ from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.graph.review_records import OPEN, STATES, Review
 from omnigraph.server.call import Answer, RouteCall
-from omnigraph.server.status import error_answer
 from omnigraph.server.ui.merge_previews import form_answers
 from omnigraph.server.ui.review_facts import (
     current_approvals,
@@ -21,7 +20,7 @@ from omnigraph.server.ui.review_facts import (
 )
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import branch_names
-from omnigraph.server.ui.ui_render import link, may, moved, page
+from omnigraph.server.ui.ui_render import link, may, moved, page, refusal_of
 from omnigraph.storage.names import MAIN
 
 _REVIEWS = 50
@@ -77,7 +76,8 @@ def open_review(call: RouteCall) -> Answer:
             actor=call.actor,
         )
     except OmnigraphError as cause:
-        return _reviews_page(call, form, f"not opened: {cause}", error_answer(cause).status)
+        why, status = refusal_of(cause)
+        return _reviews_page(call, form, f"not opened: {why}", status)
     return moved(link(call.graph_id, "reviews", opened.id, notice="opened this review"))
 
 
@@ -220,4 +220,5 @@ def _done(call: RouteCall, form: dict[str, str], act: Callable[[str], str]) -> A
 
 
 def _refused(call: RouteCall, form: dict[str, Any], cause: OmnigraphError) -> Answer:
-    return _review_page(call, form, f"nothing was done: {cause}", error_answer(cause).status)
+    why, status = refusal_of(cause)
+    return _review_page(call, form, f"nothing was done: {why}", status)

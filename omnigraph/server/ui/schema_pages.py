@@ -9,7 +9,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.ui.ui_forms import fields
 from omnigraph.server.ui.ui_points import branch_names, shown_point
-from omnigraph.server.ui.ui_render import SVG, download, page
+from omnigraph.server.ui.ui_render import SVG, download, page, refusal_of
 from omnigraph.storage.names import MAIN
 
 
@@ -29,7 +29,7 @@ def plan_schema(call: RouteCall) -> Answer:
             f"{text}\n", branch=branch, allow_data_loss=form.get("loss") == "on"
         )
     except OmnigraphError as cause:
-        return _schema_page(call, text, None, str(cause))
+        return _schema_page(call, text, None, refusal_of(cause)[0])
     steps = [{"text": str(s), "refused": isinstance(s, UnsupportedChange)} for s in plan.steps]
     return _schema_page(call, text, {"steps": steps, "supported": plan.supported}, None)
 

@@ -14,7 +14,7 @@ from omnigraph.exec.changes.entity_page import ListedEntity
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.ui.ui_points import branch_names, shown_point
-from omnigraph.server.ui.ui_render import cell, link, page
+from omnigraph.server.ui.ui_render import cell, link, page, refusal_of
 
 _ROWS = 50
 _COLUMNS = 8
@@ -42,7 +42,7 @@ def type_rows(call: RouteCall) -> Answer:
     except OmnigraphError as cause:
         if not where:
             raise
-        problem = str(cause)
+        problem = refusal_of(cause)[0]
     columns = _columns(owner, call.query.getlist("column"))
     scope = {"point": point.text, "where": where, "column": call.query.getlist("column")}
     return page(

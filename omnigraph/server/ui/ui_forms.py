@@ -3,6 +3,7 @@
 Invariant: a form that cannot be read is refused with 400, never taken in part.
 """
 
+from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from omnigraph.errors import BadRequest
@@ -32,7 +33,7 @@ def fields(call: RouteCall) -> dict[str, str]:
     return form_fields(call.body)
 
 
-def required(form: dict[str, str], name: str, called: str) -> str:
+def required(form: Mapping[str, str], name: str, called: str) -> str:
     """A field that must not be empty."""
     value = form.get(name, "").strip()
     if not value:

@@ -18,7 +18,9 @@ from markupsafe import Markup
 
 from omnigraph.catalog.model import Property
 from omnigraph.draw.svg import Picture, shortened
+from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
+from omnigraph.server.status import error_answer
 from omnigraph.storage.records import Commit
 from omnigraph.types import Scalar
 
@@ -44,6 +46,15 @@ def link(graph_id: str, *parts: str, **query: Any) -> str:
     path = "/".join(quote(part, safe="") for part in ("ui", "graphs", graph_id, *parts))
     chosen = {key.rstrip("_"): value for key, value in query.items() if value not in (None, "", [])}
     return f"/{path}" + (f"?{urlencode(chosen, doseq=True)}" if chosen else "")
+
+
+def refusal_of(cause: OmnigraphError) -> tuple[str, int]:
+    """What a page says of a request that is refused, and its status, as the API has them; where the
+    server failed the error is raised, for its log."""
+    error = error_answer(cause)
+    if error.is_fault:
+        raise cause
+    return error.body.error, error.status
 
 
 def ago(moment: int) -> str:

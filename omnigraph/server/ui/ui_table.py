@@ -73,7 +73,7 @@ PAGES: tuple[ApiEndpoint, ...] = (
     _look(f"{_GRAPH}/commits/{{commit_id}}", commit_pages.commit),
     _form("/commits/{commit_id}/branch", commit_pages.branch_here, "branch_create"),
     _form("/commits/{commit_id}/tag", commit_pages.tag_here, "branch_create"),
-    _form("/commits/{commit_id}/revert", commit_pages.revert_here, "branch_merge"),
+    _form("/commits/{commit_id}/revert", commit_pages.revert_here, "change"),
     _look(f"{_GRAPH}/compare", compare_pages.compare),
     _look(f"{_GRAPH}/compare.svg", compare_pages.compare_svg),
     _look(f"{_GRAPH}/merge", merge_pages.merge_review),

@@ -10,6 +10,8 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import pytest
 
+from omnigraph.errors import StorageFailed
+from omnigraph.graph.views import BranchesView
 from omnigraph.server.upkeep_schedule import UpkeepClock, parse_schedule
 from tests.server.ui.seeded import seeded_graph
 from tests.server.world import Served, new_graph, served
@@ -151,7 +153,7 @@ def test_branches_tags_and_reverts_are_made_from_a_commit(site: Served) -> None:
     )
     assert site.graph.entity("node", "Person", "Bob").image.properties["city"] == "Rome"
     again = send(site, f"{path}/branch", page, name="from/here")
-    assert again.status_code == 400
+    assert again.status_code == 409
     assert "from/here" in again.text
 
 
@@ -435,3 +437,41 @@ def test_an_address_of_a_picture_that_cannot_be_read_is_400(
     kind, person = "node", site.graph.page("node", "Person", limit=1).entities[0].id
     said = look(site, f"{G}/entities/{kind}/Person/{person}", 400, **{name: value})
     assert "the address of the picture cannot be read" in said
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [({"new.age": "old", "old.age": "1"}, 400), ({"new.age": "3000", "old.age": "1"}, 400)],
+    ids=["no value", "beyond its range"],
+)
+def test_UI6_a_branch_for_an_edit_that_is_refused_is_not_left(
+    site: Served, fields: dict[str, str], status: int
+) -> None:
+    person = site.graph.page("node", "Person", limit=1).entities[0].id
+    path = f"{G}/entities/node/Person/{person}"
+    refused = send(site, path, look(site, path), new_branch="edit/refused", **fields)
+    assert refused.status_code == status
+    assert "nothing was written" in refused.text
+    assert "edit/refused" not in site.graph.branches.list()
+
+
+def test_a_form_that_is_refused_has_the_status_of_the_api(site: Served) -> None:
+    page = look(site, G)
+    assert send(site, f"{G}/branches", page, name="x", **{"from": "nope"}).status_code == 404
+    assert send(site, f"{G}/branches", page, name="main").status_code == 400
+    assert send(site, f"{G}/branches", page, name="taken").status_code == 200
+    assert send(site, f"{G}/branches", page, name="taken").status_code == 409
+    site.graph.branches.delete("taken")
+
+
+def test_SV6_a_form_at_which_the_server_fails_names_no_path(
+    site: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise StorageFailed("read", "/somewhere/secret")
+
+    page = look(site, G)
+    monkeypatch.setattr(BranchesView, "create", broken)
+    answer = send(site, f"{G}/branches", page, name="x")
+    assert answer.status_code == 500
+    assert "/somewhere" not in answer.text

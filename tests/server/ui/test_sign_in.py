@@ -280,3 +280,25 @@ def test_the_list_of_graphs_tells_nothing_of_one_that_may_not_be_read(tmp_path: 
     assert "theirs" in page.text
     assert "you may not read it" in page.text
     assert "a secret plan" not in page.text
+
+
+def test_whoever_may_change_a_branch_may_revert_on_it(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "version: 1\ngroups: { editors: [act-ada] }\nrules:\n"
+        "  - id: r\n    allow: { actors: { group: editors }, actions: [read, change] }\n"
+    )
+    with (
+        served(
+            new_graph(tmp_path), access=Access.READ_ONLY, policies={"people": str(file)}
+        ) as site,
+        httpx.Client(base_url=site.url, headers={"Origin": site.url}) as browser,
+    ):
+        sign_in(browser)
+        path = f"{G}/commits/{site.graph.snapshot().commit_id}"
+        page = browser.get(path).text
+        assert "Revert on" in page
+        done = browser.post(f"{path}/revert", data={"csrf": csrf(page), "branch": "main"})
+        assert done.status_code == 303, done.text
+        forked = browser.post(f"{path}/revert", data={"csrf": csrf(page), "new_branch": "x"})
+        assert forked.status_code == 403
