@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.address import cluster_of_scope, graph_uri
 from omnigraph.cli.options import Json
 from omnigraph.cli.scope import scope
 from omnigraph.cli.terminal import plain_errors, show, show_json
-from omnigraph.errors import BadRequest
 
 if TYPE_CHECKING:
     from omnigraph.policy import Policy
@@ -28,21 +28,44 @@ PolicyOption = Annotated[
 ]
 
 
-def _policy(file: str | None, option: str | None) -> tuple[str, Policy]:
-    """The policy that a command is about, and what it is called."""
+def _policy(
+    file: str | None, option: str | None, *, is_servers: bool = False
+) -> tuple[str, Policy]:
+    """The policy that a command is about, and what it is called: that of a file, or the one that a
+    cluster has applied to a graph, or to its server."""
     from omnigraph.policy import Policy
 
-    if file is not None and option is not None:
-        raise typer.BadParameter("FILE and --policy are mutually exclusive: pass one")
+    ways = {"FILE": file, "--policy": option, "--cluster": scope().cluster}
+    used = [way for way, value in ways.items() if value is not None]
+    if len(used) > 1:
+        raise typer.BadParameter(f"{' and '.join(used)} are mutually exclusive: pass one")
     path = file if file is not None else option
     if path is None:
-        if scope().cluster is not None:
-            raise BadRequest("clusters come with a later release", "pass the policy's file")
-        raise typer.BadParameter("name a policy: pass its file")
+        cluster = cluster_of_scope()
+        if cluster is None:
+            raise typer.BadParameter("name a policy: pass its file, or --cluster DIR|URI")
+        name, text = _applied(cluster, is_servers=is_servers)
+        return name, Policy.of_text(text, f"policy '{name}'")
     name = PurePath(path).name
     for end in (".yaml", ".yml", ".policy"):
         name = name.removesuffix(end)
     return name, Policy.of_file(path)
+
+
+def _applied(cluster: str, *, is_servers: bool) -> tuple[str, str]:
+    """The name and the text of a policy that a cluster has applied."""
+    from omnigraph.cluster.diagnostics import ClusterRefusal
+    from omnigraph.cluster.resources import CLUSTER_SCOPE, graph_address
+    from omnigraph.cluster.served_state import applied_ledger, applied_policy, cluster_root
+
+    try:
+        objects = cluster_root(cluster)
+        bound = CLUSTER_SCOPE
+        if not is_servers:
+            bound = graph_address(graph_uri().rpartition("/")[2].removesuffix(".omni"))
+        return applied_policy(objects, applied_ledger(objects), bound)
+    except ClusterRefusal as refusal:
+        raise refusal.as_error() from None
 
 
 @app.command()
@@ -112,10 +135,11 @@ def explain(
 ) -> None:
     """Say whether an actor may do an action, and which rule says so."""
     with plain_errors():
-        from omnigraph.policy import action_of
+        from omnigraph.policy import Action, action_of
 
-        _, rules = _policy(file, policy)
-        decision = rules.decide(actor, action_of(action), branch, target_branch)
+        asked = action_of(action)
+        _, rules = _policy(file, policy, is_servers=asked is Action.GRAPH_LIST)
+        decision = rules.decide(actor, asked, branch, target_branch)
         facts = {
             "decision": "allow" if decision.allowed else "deny",
             "actor": actor,

@@ -97,6 +97,14 @@ def query_texts(objects: ClusterObjects, ledger: Ledger, graph: str) -> dict[str
     }
 
 
+def applied_policy(objects: ClusterObjects, ledger: Ledger, scope: str) -> tuple[str, str]:
+    """The name and the text of the policy that is applied to a graph's address, or `cluster`."""
+    for address, entry in ledger.resources.items():
+        if kind_of(address) == "policy" and scope in entry.metadata.get("applies_to", ()):
+            return address.partition(".")[2], _payload(objects, address, entry.digest)
+    raise NotFound("policy", scope, "bind one with applies_to, then omnigraph cluster apply")
+
+
 def served_state(cluster: str, options: dict[str, str] | None = None) -> ServedState:
     """What a cluster has applied, checked as far as it can be without opening a graph."""
     objects = cluster_root(cluster, options)

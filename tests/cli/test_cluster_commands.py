@@ -208,3 +208,33 @@ def test_stored_queries_run_by_name_and_by_alias(tmp_path: Path, home: Path) -> 
             "aliases: { who: { server: s, graph: people, query: names, format: csv } }\n"
         )
         assert run("alias", "who").stdout == "name\nAda\nBob\nCid\n"
+
+
+def test_the_policy_of_a_cluster_is_checked_tested_and_explained(tmp_path: Path) -> None:
+    bound = (
+        "policies:\n  base: { file: base.yaml, applies_to: [knowledge] }\n"
+        "  door: { file: door.yaml, applies_to: [cluster] }\n"
+    )
+    cluster = Cluster(tmp_path / "p", ONE_GRAPH + bound)
+    rule = "version: 1\ngroups: {{ all: [act-ada] }}\nrules:\n"
+    rule += "  - {{ id: r, allow: {{ actors: {{ group: all }}, actions: [{0}] }} }}\n"
+    cluster.write("base.yaml", rule.format("read"))
+    cluster.write("door.yaml", rule.format("graph_list"))
+    here = ("--cluster", str(cluster.folder))
+    missing = run("policy", "validate", *here)
+    assert missing.returncode == 1
+    assert "cluster_state_missing" in missing.stderr
+    cluster.applied()
+    for words in (here, (*here, "--graph", "knowledge")):
+        done = run("policy", "validate", *words)
+        assert (done.returncode, done.stdout) == (0, "policy valid: bundle 'base' [1 actors]\n")
+    cases = cluster.folder / "cases.yaml"
+    cases.write_text("version: 1\ncases: [{ id: a, actor: act-ada, action: read, expect: deny }]\n")
+    tested = run("policy", "test", *here, "--tests", str(cases))
+    assert (tested.returncode, "a: expected Deny but got allow" in tested.stdout) == (1, True)
+    for action, decision in (("read", "allow"), ("change", "deny"), ("graph-list", "allow")):
+        asked = run("policy", "explain", *here, "--actor", "act-ada", "--action", action)
+        assert asked.stdout.startswith(f"decision: {decision}\n"), asked.stderr
+    assert run("policy", "validate", "base.yaml", *here).returncode == 2
+    other = run("policy", "validate", *here, "--graph", "notes")
+    assert (other.returncode, "the cluster has: knowledge" in other.stderr) == (1, True)
