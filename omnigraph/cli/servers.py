@@ -26,7 +26,7 @@ def is_served(uri: str) -> bool:
 def server_url(server: str) -> str:
     """The URL of a server, which is given as it is or by its configured name."""
     if is_served(server):
-        return server.rstrip("/")
+        return _without_slash(server)
     settings = config()
     url = settings.servers.get(server)
     if url is None:
@@ -36,7 +36,13 @@ def server_url(server: str) -> str:
         raise NotFound("server", server, f"{near}{settings.path} has: {known}")
     if not is_served(url):
         raise BadRequest(f"the url of server '{server}' is '{url}'", "write http://host:port")
-    return url.rstrip("/")
+    return _without_slash(url)
+
+
+def _without_slash(url: str) -> str:
+    """A URL without slashes at its end, but for those of its scheme."""
+    scheme, slashes, rest = url.partition("://")
+    return f"{scheme}{slashes}{rest.rstrip('/')}"
 
 
 def graph_url(server: str, graph: str | None) -> str:

@@ -178,9 +178,12 @@ def storage_fault(value: object) -> str | None:
     """Why a value is no storage root, or None."""
     if not isinstance(value, str) or not value.strip():
         return "it is no address: give s3://bucket/prefix, file:///folder or a folder"
-    parts = urlsplit(value.strip())
     if not _SCHEME.match(value.strip()):
         return "there is a NUL in it" if "\0" in value else None
+    try:
+        parts = urlsplit(value.strip())
+    except ValueError as cause:
+        return f"it is no address: {cause}"
     if parts.scheme not in ("s3", "file"):
         return (
             f"'{parts.scheme}' is no storage: give s3://bucket/prefix, file:///folder or a folder"

@@ -97,8 +97,12 @@ def _unknown_graph(http: HttpConnection, graph_id: str, missing: NotFound) -> No
 
 def server_and_graph(url: str) -> tuple[str, str | None]:
     """The address of a server, and the graph of it that the URL names, if it names one."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_server = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # half of an IPv6 address
+        is_server = False
+    if not is_server:
         raise BadRequest(f"'{url}' is no address of a server", "give http://host:port")
     if parts.query or parts.fragment:
         raise BadRequest(f"'{url}' holds more than an address", "leave out what follows ? or #")

@@ -39,9 +39,13 @@ def checked_bases(bases: Iterable[str]) -> tuple[str, ...]:
 
 
 def _checked_base(base: str) -> str:
-    parts = urlsplit(base)
-    plain = not (parts.query or parts.fragment or parts.username or parts.password)
-    if parts.scheme not in _SCHEMES or not plain or not _is_normal(base):
+    try:
+        parts = urlsplit(base)
+        plain = not (parts.query or parts.fragment or parts.username or parts.password)
+        is_base = parts.scheme in _SCHEMES and plain and _is_normal(base)
+    except ValueError:  # half of an IPv6 address
+        is_base = False
+    if not is_base:
         raise BadRequest(
             f"'{base}' is no base for external blobs",
             "give file:///folder/ or s3://bucket/prefix/ without credentials, query or dots",

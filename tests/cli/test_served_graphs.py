@@ -309,3 +309,15 @@ def test_the_shell_works_on_a_served_graph(shared: SharedServer, tmp_path: Path)
     assert "Ada" in done.stdout
     assert "* main" in done.stdout
     assert len(PEOPLE.splitlines()) == 3
+
+
+@pytest.mark.parametrize("address", ["http://", "http://[", "https://[::1/graphs/x"])
+def test_a_server_whose_address_is_none_is_told_so(address: str) -> None:
+    for words in (
+        ("graphs", "list", "--server", address),
+        ("branch", "list", "--server", address),
+        ("branch", "list", address),
+    ):
+        done = run(*words)
+        assert done.returncode == 1
+        assert f"'{address}' is no address of a server" in done.stderr

@@ -35,6 +35,7 @@ FAULTS = [
     ("invalid_storage_root", "version: 1\nstorage: http://host/x\n"),
     ("invalid_storage_root", "version: 1\nstorage: s3://key:secret@bucket/x\n"),
     ("invalid_storage_root", "version: 1\nstorage: ''\n"),
+    ("invalid_storage_root", "version: 1\nstorage: s3://[x\n"),
     ("invalid_resource_id", HEAD + "  9lives: { schema: knowledge.pg }\n"),
     ("invalid_resource_id", HEAD + "  'a.b': { schema: knowledge.pg }\n"),
     ("invalid_resource_id", HEAD + "  '../up': { schema: knowledge.pg }\n"),

@@ -144,8 +144,10 @@ class HttpDoor:
         """Refuse a page of another site, which could speak for its reader's machine."""
         if origin is None or origin == self._allow_origin:
             return
-        if urlsplit(origin).hostname not in _LOOPBACK:
-            raise HttpRefusal(403, "this origin may not use /mcp; see --allow-origin")
+        with contextlib.suppress(ValueError):  # half of an IPv6 address
+            if urlsplit(origin).hostname in _LOOPBACK:
+                return
+        raise HttpRefusal(403, "this origin may not use /mcp; see --allow-origin")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._begin()

@@ -230,8 +230,9 @@ def test_an_agent_does_what_its_token_lets_it_do(tmp_path: Path) -> None:
 def test_the_endpoint_refuses_other_sites_and_unknown_parameters(tmp_path: Path) -> None:
     with served(new_graph(tmp_path)) as server:
         url = f"{server.url}/mcp"
-        foreign = {**ACCEPTS, "Origin": "https://elsewhere.example"}
-        assert httpx.post(url, json=TELL, headers=foreign).status_code == 403
+        for origin in ("https://elsewhere.example", "http://["):
+            foreign = {**ACCEPTS, "Origin": origin}
+            assert httpx.post(url, json=TELL, headers=foreign).status_code == 403
         local = {**ACCEPTS, "Origin": "http://localhost:3000"}
         assert httpx.post(url, json=TELL, headers=local).status_code == 200
         wrong = httpx.post(f"{url}?brnch=x", json=TELL, headers=ACCEPTS)
