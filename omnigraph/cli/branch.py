@@ -232,6 +232,8 @@ def declare_checks(graph: Graph, folder: str | None) -> None:
 def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
     """Show the outcome of a merge, or of its preview."""
     source, into = outcome.source, outcome.target
+    if outcome.branch_delete_error is not None:
+        warn(f"branch {source} was merged but not deleted: {outcome.branch_delete_error}")
     if as_json:
         conflicts = [conflict_document(each) for each in outcome.conflicts]
         shown = {"merge_conflicts": conflicts} if outcome.dry_run else {}
@@ -251,8 +253,6 @@ def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
         show(line)
     if outcome.branch_deleted:
         show(f"deleted branch {source}")
-    elif outcome.branch_delete_error is not None:
-        warn(f"branch {source} was merged but not deleted: {outcome.branch_delete_error}")
 
 
 def show_refusal(refused: MergeConflicts, ours: str, theirs: str, *, as_json: bool) -> NoReturn:

@@ -18,6 +18,10 @@ SWITCHES = ("--yes", "--debug")
 # Taken by the commands themselves, but allowed before them too.
 _LEADING = ("--store", "--as", "--uri", "--policy")
 _LEADING_SWITCHES = ("--quiet",)
+# Commands of two words.
+_DATA_GROUPS = ("blob", "branch", "changes", "commit", "draw", "jobs", "review", "schema", "tag")
+_OTHER_GROUPS = ("cluster", "graphs", "policy", "profile", "queries", "spark", "token")
+_GROUPS = frozenset((*_DATA_GROUPS, *_OTHER_GROUPS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,19 @@ def _is_text(word: str) -> bool:
 
 
 def _leading_last(arguments: list[str]) -> list[str]:
-    """Options of commands that stand before the command, moved behind it."""
+    """Options of commands that stand before the command, or between the two words of one, moved
+    behind it."""
+    kept, moved, rest = _led(arguments)
+    if rest and rest[0] in _GROUPS:
+        between, more, verb = _led(rest[1:])
+        if not verb or verb[0].startswith("-"):  # of the group itself: its help
+            return [*kept, *rest, *moved]
+        kept, moved, rest = [*kept, *between], [*moved, *more], [rest[0], *verb]
+    return [*kept, *rest, *moved]
+
+
+def _led(arguments: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """The flags that words begin with, to be kept there and to be moved, and the other words."""
     position = 0
     moved: list[str] = []
     kept: list[str] = []
@@ -152,7 +168,7 @@ def _leading_last(arguments: list[str]) -> list[str]:
             arguments[position : position + width]
         )
         position += width
-    return [*kept, *arguments[position:], *moved]
+    return kept, moved, arguments[position:]
 
 
 _COMMITTERS = (

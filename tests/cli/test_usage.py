@@ -110,3 +110,33 @@ def test_every_command_but_those_that_exist_to_talk_takes_quiet() -> None:
             assert is_kept == (is_option or words[0] in ("demo", "serve", "ui")), words
     finally:
         scope.forget()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--store", "g.omni", "branch", "list"),
+        ("branch", "--store", "g.omni", "list"),
+        ("branch", "--store=g.omni", "--quiet", "--yes", "list"),
+        ("branch", "list", "--store", "g.omni"),
+    ],
+    ids=" ".join,
+)
+def test_a_global_flag_may_stand_anywhere_in_a_command(
+    people: Path, words: tuple[str, ...]
+) -> None:
+    assert run(*words, cwd=people).stdout == "main\n"
+
+
+def test_every_command_of_two_words_is_known_as_one() -> None:
+    groups = {name for name, each in get_command(app).commands.items() if hasattr(each, "commands")}  # type: ignore[attr-defined]
+    assert groups == scope._GROUPS
+
+
+def test_a_source_that_is_not_deleted_is_warned_of_in_either_form(people: Path) -> None:
+    for name, base in (("x", "main"), ("y", "x")):
+        assert run("branch", "create", name, "g.omni", "--from", base, cwd=people).returncode == 0
+    for form in ((), ("--json",)):
+        done = run("branch", "merge", "x", "g.omni", "--delete-branch", *form, cwd=people)
+        assert done.returncode == 0
+        assert "warning: branch x was merged but not deleted" in done.stderr
