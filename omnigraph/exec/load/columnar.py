@@ -33,9 +33,11 @@ from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
 from omnigraph.exec.values.named_ids import named_ids
 from omnigraph.exec.values.scalars import Moment, ReadExternal
+from omnigraph.exec.values.utf8_validity import undecodable
 from omnigraph.types import Scalar, ValueType
 
 _ENDS = {"from": "src", "to": "dst"}
+_WORDS = {name: word for word, name in _ENDS.items()}
 ADVICE_ON_COLUMNS = "rename the column or leave it out with columns=, at a terminal --column"
 _NO_STRING = "not a string"
 _TRUE_OR_FALSE = "write true or false"
@@ -64,7 +66,7 @@ def rows_of(
     named = _named(owner, table, rename, reading)
     faults = Faults(keep_rejects)
     if named is not None:
-        reading.read(named)
+        reading.read({name: reading.decodable(name, each) for name, each in named.items()})
         faults.merge(ragged_faults(ragged, owner.name, part, file, keep_rejects=keep_rejects))
     for row, violation in reading.wrong:
         if row is not None:
@@ -246,6 +248,19 @@ class _ColumnsReading:
         if not self.wrong:
             self._ids(self._stated)
 
+    def decodable(self, name: str, values: pa.Array) -> pa.Array:
+        """A column without the texts that are not UTF-8. Those of CSV were looked at before."""
+        rows = () if self.is_text else undecodable(values)
+        if not len(rows):
+            return values
+        prop = _WORDS.get(name, name) if isinstance(self._owner, EdgeType) else name
+        text = f"{self._owner.name}.{prop} has bytes that are not UTF-8 text"
+        for row in rows:
+            wrong = bad("type", text, owner=self._owner.name, prop=prop)
+            self.fault(int(row), wrong.violation)
+        every = np.arange(len(values))
+        return values.take(pa.array(every, mask=np.isin(every, rows)))
+
     def _is_demanded(self, prop: Property) -> bool:
         """Whether rows need a column for a property. Rows of a patch need their key alone, and a
         vector may be made of a text."""
@@ -320,8 +335,9 @@ class _ColumnsReading:
         if whole is not None:
             return whole
         kept = [end_id(node, whole_moment(value)) for value in values.to_pylist()]
+        unread = {row for row, each in self.wrong if each.property == word}
         for row, end in enumerate(kept):
-            if not isinstance(end, str):
+            if not isinstance(end, str) and row not in unread:
                 rule = "required" if end is None else "type"
                 kind = json_type_name(end)
                 why = f"{end} {end.why}" if isinstance(end, Moment) else f"not {kind}"
