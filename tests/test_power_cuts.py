@@ -109,6 +109,31 @@ def test_the_recorder_and_the_model_see_a_commit_that_is_not_flushed(
         cut_off(ops, root, views, 60, 1)
 
 
+def test_C4_the_name_of_a_deleted_branch_is_gone_for_good_before_its_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "graph.omni"
+    with og.init(root, work.SCHEMA, durability="fsync") as graph:
+        graph.branches.create("side")
+        graph.mutate(work.PAIR, {"a": "a", "b": "b"}, branch="side")
+        with watching(root, monkeypatch) as seen:
+            seen.look()
+            seen.ops.clear()
+            graph.branches.delete("side")
+            seen.look()
+    named: set[str] = set()
+    for op in seen.ops:
+        folder, _, rest = op.path.partition("/tree/side")
+        if op.kind == "unlink" and op.path.endswith("_refs/branches/side.json"):
+            named.add(op.path.removesuffix("/side.json"))
+        elif op.kind == "fsync":
+            named.discard(op.path)
+        elif op.kind == "unlink" and rest:
+            assert f"{folder}/_refs/branches" not in named, f"{op.path} went first"
+    assert not named
+    assert sum("/tree/side" in op.path for op in seen.ops) > 6
+
+
 @pytest.mark.parametrize("read_only", [True, False])
 def test_C4_a_branch_or_a_tag_that_a_power_cut_tore_was_never_made(
     tmp_path: Path, read_only: bool

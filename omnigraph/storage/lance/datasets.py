@@ -20,7 +20,7 @@ from lance.fragment import LanceFragment, write_fragments
 from lance.lance import _Session as Session
 
 from omnigraph import environment
-from omnigraph.errors import AlreadyExists, NotFound, Reclaimed, StorageFailed
+from omnigraph.errors import AlreadyExists, InUse, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.base_paths import Homes, version_file
 from omnigraph.storage.lance.refs import (
@@ -36,7 +36,7 @@ from omnigraph.storage.lance.refs import (
 from omnigraph.storage.lance.root_handles import RootHandles
 from omnigraph.storage.lance.strict_commit import StrictCommits
 from omnigraph.storage.lance.version_files import newest_whole, versions_since
-from omnigraph.storage.names import encode
+from omnigraph.storage.names import decode, encode
 from omnigraph.storage.objects import Objects, Root
 from omnigraph.storage.records import DATASET, TablePin
 from omnigraph.storage.stats import Stats
@@ -272,17 +272,20 @@ class Datasets:
         self.flusher.owe([ref, f"{folder}/_versions/{version_file(version)}"])
 
     def delete_branch(self, location: str, branch: str) -> None:
-        """Remove a Lance branch and whatever an unfinished creation of it left behind."""
+        """Remove a Lance branch and whatever an unfinished creation of it left behind.
+
+        Its name goes first: Lance would remove name and files together, and a power cut may bring
+        the one back without the others.
+        """
+        segment = encode(branch)
         if self.ref(location, branch) is not None:
-            with (
-                self._roots.taken(location) as root,
-                self.lance_call("delete_branch", f"{location} {branch}"),
-            ):
-                root.branches.delete(encode(branch))
-        # A name that came back after its files are gone would be a broken branch.
+            for other, ref in self.refs(location).items():
+                if ref.parent_branch == segment:
+                    raise InUse("branch", branch, decode(other))
+        self.objects.delete(f"{location}/{BRANCH_REFS}/{segment}.json")
         self.flusher.owe([f"{location}/{BRANCH_REFS}"])
         self.flusher.barrier()
-        self.objects.delete_prefix(f"{location}/tree/{encode(branch)}")
+        self.objects.delete_prefix(f"{location}/tree/{segment}")
 
     # The one place Lance is called from
 
