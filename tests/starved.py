@@ -13,7 +13,7 @@ import sys
 
 import omnigraph as og
 from omnigraph.storage import failpoints
-from tests.power_cut_work import INSERT, PAIR, PEOPLE
+from tests.power_cut_work import INSERT, PAIR, PEOPLE, SCHEMA
 
 FULL, NO_FILES, READ_ONLY = "full", "no files", "read-only"
 WAYS = (FULL, NO_FILES, READ_ONLY)
@@ -40,7 +40,10 @@ def starve(how: str, root: str) -> None:
 def work(uri: str, place: str, how: str, branch: str, durability: str) -> None:
     """One write to three tables that starves at a failpoint."""
     graph = og.open(uri, durability=durability)
-    graph.query(PEOPLE)  # loads what a first query loads
+    # Load what the first query and write load: the folder of the sources may be out of reach later.
+    graph.query(PEOPLE)
+    with og.init(f"{uri}.first", SCHEMA, durability="os") as other:
+        other.mutate(PAIR, {"a": "a", "b": "b"})
     real = failpoints.hit
 
     def hit(name: str) -> None:
