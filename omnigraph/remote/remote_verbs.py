@@ -52,6 +52,7 @@ from omnigraph.remote.remote_session import RemoteSession, key_of
 from omnigraph.remote.served_changes import blob_of
 from omnigraph.remote.served_rows import ARROW, arrow_batches
 from omnigraph.storage.names import MAIN, require_text
+from omnigraph.storage.protocol.intent import noted
 from omnigraph.types import Kind
 
 
@@ -110,6 +111,7 @@ class RemoteVerbs(Graph):
             raise NotServed("load(rejects=, order_by=)", self.uri)
         if once is not None:
             require_text("the name of a load `once`", once)
+        noted(None, message, metadata)
         meter = Meter(progress)
         meter.add(0, "load")
         if permissive:
@@ -117,6 +119,8 @@ class RemoteVerbs(Graph):
             return self._ingested(source, {**texts, "metadata": metadata}, once)
         if columns and type is None and edge is None:
             raise BadRequest("columns= needs type= or edge=", TYPE_OF_ROWS)
+        if any("=" in name for name in metadata or ()):
+            raise NotServed("load(metadata=) with '=' in a name", self.uri, "choose another name")
 
         @cache
         def catalog() -> Catalog:
@@ -264,19 +268,10 @@ class RemoteVerbs(Graph):
         snapshot: str | None = None,
     ) -> Iterator[bytes]:
         """One snapshot as NDJSON that loads again, a chunk of lines at a time as it is read."""
-        named = None if types is None else list(types)
-
-        def chunks() -> Iterator[bytes]:
-            rest = b""
-            with self._exported(named, branch, snapshot) as response:
-                for chunk in response.iter_bytes():
-                    lines = rest + chunk
-                    end = lines.rfind(b"\n") + 1
-                    rest = lines[end:]
-                    if end:
-                        yield lines[:end]
-
-        return chunks()
+        with ExitStack() as stack:
+            named = None if types is None else list(types)
+            response = stack.enter_context(self._exported(named, branch, snapshot))
+            return _whole_lines(response.iter_bytes(), stack.pop_all())
 
     def _exported(self, types: list[str] | None, branch: str, snapshot: str | None) -> Any:
         self.session.require_branch(branch, snapshot)
@@ -364,6 +359,18 @@ class RemoteVerbs(Graph):
         if not dry_run:
             self.session.require_writable()
         self.session.require_own_actor(actor)
+
+
+def _whole_lines(chunks: Iterator[bytes], answer: ExitStack) -> Iterator[bytes]:
+    """The lines of an answer, which is closed behind them."""
+    rest = b""
+    with answer:
+        for chunk in chunks:
+            lines = rest + chunk
+            end = lines.rfind(b"\n") + 1
+            rest = lines[end:]
+            if end:
+                yield lines[:end]
 
 
 def _counted(chunks: Iterator[bytes], counts: LineCounts, meter: Meter) -> Iterator[bytes]:

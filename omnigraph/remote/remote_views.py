@@ -215,7 +215,7 @@ class RemoteCommits(CommitsView):
     @checked
     def get(self, commit_id: str) -> Commit:
         """One commit of any branch, by its id or as any point in time."""
-        return commit_of(self._http.document(f"/commits/{segment(commit_id)}"))
+        return commit_of(self._http.document(_commit_path(commit_id)))
 
     def names(self) -> dict[str, tuple[str, ...]]:
         """The branches whose heads are at a commit and the tags that name it, by its id."""
@@ -245,7 +245,7 @@ class RemoteCommits(CommitsView):
         ops: Collection[str] = (),
     ) -> Changes:
         """Changes of a commit against its first parent."""
-        path = f"/commits/{segment(commit_id)}/changes"
+        path = f"{_commit_path(commit_id)}/changes"
         return ServedChanges(
             self._http,
             path,
@@ -255,6 +255,12 @@ class RemoteCommits(CommitsView):
                 page["cause"]["graph_commit_id"],
             ),
         )
+
+
+def _commit_path(commit_id: str) -> str:
+    if not commit_id:  # no path holds it
+        raise UnknownPoint("commit", commit_id)
+    return f"/commits/{segment(commit_id)}"
 
 
 def change_params(

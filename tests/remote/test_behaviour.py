@@ -196,12 +196,14 @@ def test_a_name_that_is_empty_is_not_main(new: Maker) -> None:
         lambda: graph.revert("main", onto=""),
         lambda: graph.restore("main~1", branch=""),
         lambda: graph.commits.list(""),
+        lambda: graph.commits.get(""),
+        lambda: graph.commits.changes(""),
         lambda: graph.changes.poll(""),
         lambda: graph.changes.baseline(""),
         lambda: graph.schema.on(""),
         lambda: graph.schema.apply(SCHEMA, branch=""),
     ):
-        with pytest.raises((og.NotFound, og.BadRequest)):
+        with pytest.raises((og.NotFound, og.BadRequest), match=r"''|empty"):
             call()
     assert graph.commits.list(all_branches=True)[0].id == head
 
@@ -319,6 +321,21 @@ def test_modes_and_branches_of_a_load(new: Maker) -> None:
     with pytest.raises(og.ConstraintViolated) as broken:
         graph.load(b'{"type":"Person","data":{"name":"A","age":"x"}}\n', "merge")
     assert broken.value.violations[0].line == 1
+
+
+def test_a_load_says_of_its_commit_what_a_commit_can_hold(new: Maker) -> None:
+    graph = people(new)
+    line = b'{"type":"City","data":{"name":"Rome"}}'
+    done = graph.load(line, "merge", message="why & é", metadata={"a b": "c=d", "é": ""})
+    assert done.commit.message == "why & é"
+    assert done.commit.metadata == {"a b": "c=d", "é": ""}
+    with pytest.raises(og.BadRequest, match="a key of commit metadata is empty"):
+        graph.load(line, "merge", metadata={"": "x"})
+    with pytest.raises(og.LimitExceeded, match="commit_message_bytes: actual 100000"):
+        graph.load(line, "merge", message="x" * 100_000)
+    with pytest.raises(og.LimitExceeded, match="commit_metadata_bytes: actual 20001"):
+        graph.load(line, "merge", metadata={"a": "x" * 20_000})
+    assert graph.commits.list()[0].id == done.commit.id
 
 
 def test_a_transaction_is_one_commit_or_none(new: Maker) -> None:
@@ -734,6 +751,20 @@ def test_an_export_loads_again(new: Maker, tmp_path: Path) -> None:
         graph.export(io.BytesIO(), types=["X"])
     with pytest.raises(og.NotFound):
         graph.export(io.BytesIO(), branch="nowhere")
+
+
+def test_lines_of_an_export_are_those_of_the_moment_it_was_asked_for(new: Maker) -> None:
+    graph = people(new)
+    lines = graph.export_lines(types=["City"])
+    graph.load(b'{"type":"City","data":{"name":"Rome"}}', "merge")
+    assert b"".join(lines).count(b"\n") == 1
+    with pytest.raises(og.BadRequest, match="unknown export type 'X'"):
+        graph.export_lines(types=["X"])
+    with pytest.raises(og.NotFound):
+        graph.export_lines(branch="nowhere")
+    for _ in range(20):
+        graph.export_lines()  # nobody reads it, and no connection is held for it
+    assert names(graph) == ["Ada", "Bob"]
 
 
 def test_a_blob_is_read_in_parts(new: Maker) -> None:

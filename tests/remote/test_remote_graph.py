@@ -53,6 +53,11 @@ def graph(shared: SharedServer, tmp_path_factory: pytest.TempPathFactory) -> og.
     return shared.connect(new_graph(tmp_path_factory.mktemp("people")))
 
 
+def test_metadata_of_a_load_is_never_another_than_was_given(graph: og.Graph) -> None:
+    with pytest.raises(og.NotServed, match="choose another name"):
+        graph.load(b'{"type":"Person","data":{"name":"x"}}', "merge", metadata={"a=b": "c"})
+
+
 def test_RC1_what_needs_the_files_says_where_to_run_it(graph: og.Graph, tmp_path: Path) -> None:
     for call in (
         graph.optimize,
