@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.address import graph_uri
-from omnigraph.cli.config import config
-from omnigraph.cli.credentials import token_for
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import Actor, GraphPath, Store
-from omnigraph.cli.scope import scope
-from omnigraph.cli.servers import is_served, server_url
+from omnigraph.cli.servers import asked_token, is_served
 from omnigraph.cli.terminal import plain_errors
 from omnigraph.errors import BadRequest
 
@@ -65,18 +62,14 @@ def mcp(
             bytes_max=bytes_max,
             as_text=text,
         )
-        server = scope().server
-        if server is not None and path is None and store is None:
-            _remote(server_url(server), scope().graph, session, queries)
-            return
         uri = graph_uri(path, store)
         if is_served(uri):
-            _remote(uri, scope().graph, session, queries)
+            _remote(uri, session, queries)
         else:
             _local(uri, session, queries or [], actor)
 
 
-def _remote(url: str, graph: str | None, session: AgentSession, queries: list[str] | None) -> None:
+def _remote(url: str, session: AgentSession, queries: list[str] | None) -> None:
     """Tools that ask a server."""
     from omnigraph.remote.connecting import server_and_graph
     from omnigraph.remote.http_connection import HttpConnection
@@ -85,13 +78,11 @@ def _remote(url: str, graph: str | None, session: AgentSession, queries: list[st
 
     if queries:
         raise BadRequest("--queries is for a graph's files; a server has its own", "leave it out")
-    server, named = server_and_graph(url)
-    settings = config().defaults
-    default = settings.default_graph if settings.server is not None else None
-    http = HttpConnection(server, token_for(server))
+    server, graph = server_and_graph(url)
+    http = HttpConnection(server, asked_token(server))
     try:
         http.document("/healthz")  # a server that does not answer is said here
-        serve_stdio(RemoteDesk(http, graph or named or default), session)
+        serve_stdio(RemoteDesk(http, graph), session)
     finally:
         http.close()
 

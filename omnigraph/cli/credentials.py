@@ -25,10 +25,12 @@ def credentials_path() -> Path:
     return home() / _FILE
 
 
-def token_for(url: str) -> str | None:
-    """The token for the server at a URL: that of the configured server, else the one for all."""
-    named = next((n for n, known in config().servers.items() if is_same_url(known, url)), None)
-    if named is not None:
+def token_for(url: str, server: str | None) -> str | None:
+    """The token for the server at a URL: that of the name by which it is asked for, which is else
+    the first one with that URL; without one the token for all."""
+    names = [name for name, known in config().servers.items() if is_same_url(known, url)]
+    if names:
+        named = server if server in names else names[0]
         token = environment.server_token(named).read() or _stored().get(named)
         if token is not None:
             return token

@@ -127,7 +127,8 @@ def alias(
             raise NotFound("alias", name, f"{settings.path} has: {listed}")
         values = {**known.params, **_filled(name, known, words or [])}
         values |= read_params(params, None) or {}
-        answer = invoked(graph_url(known.server, known.graph), known.query, values)
+        url = graph_url(known.server, known.graph)
+        answer = invoked(url, known.query, values, server=known.server)
         chosen = Format.JSON if json else format
         show_answer(answer, chosen or (None if known.format is None else Format(known.format)))
 
@@ -154,9 +155,11 @@ def invoked(
     params: Mapping[str, Any] | None,
     branch: str | None = None,
     snapshot: str | None = None,
+    *,
+    server: str | None = None,
 ) -> QueryRows:
     """The rows of a stored read query of a server."""
-    with connected_graph(url, read_only=True) as graph:
+    with connected_graph(url, read_only=True, server=server) as graph:
         answer = graph.stored_queries.document(name, params, branch, snapshot)
     target, columns = answer["target"], answer.get("columns", [])
     return QueryRows(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from omnigraph import environment
 from omnigraph.cli.config import config
 from omnigraph.cli.credentials import is_same_url, token_for
+from omnigraph.cli.scope import scope
 from omnigraph.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
@@ -54,12 +56,23 @@ def graph_url(server: str, graph: str | None) -> str:
     return url if graph is None else f"{url}/graphs/{graph}"
 
 
-def connected_graph(url: str, *, read_only: bool) -> RemoteGraph:
-    """The graph at a URL, with the token that is known for its server."""
+def asked_token(url: str, server: str | None = None) -> str | None:
+    """The token for the server at a URL, which is asked for by the name that is given, or else by
+    that of `--server`, of a profile or of the defaults."""
+    asked, settings = scope(), config()
+    profile = asked.profile or environment.PROFILE.read()
+    chosen = settings.defaults if profile is None else settings.profiles.get(profile)
+    configured = None if chosen is None else chosen.server
+    return token_for(url, server or asked.server or configured)
+
+
+def connected_graph(url: str, *, read_only: bool, server: str | None = None) -> RemoteGraph:
+    """The graph at a URL, with the token that is known for its server by its name."""
     from omnigraph.remote.connecting import connected, server_and_graph
 
-    server, graph = server_and_graph(url)
-    return connected(server, graph, token_for(server), read_only=read_only, operator=config().actor)
+    base, graph = server_and_graph(url)
+    token = asked_token(base, server)
+    return connected(base, graph, token, read_only=read_only, operator=config().actor)
 
 
 def asked_server(url: str, path: str) -> Any:
@@ -68,7 +81,7 @@ def asked_server(url: str, path: str) -> Any:
     from omnigraph.remote.http_connection import HttpConnection
 
     server, _ = server_and_graph(url)
-    http = HttpConnection(server, token_for(server))
+    http = HttpConnection(server, asked_token(server))
     try:
         return http.document(path)
     finally:

@@ -260,6 +260,32 @@ def test_a_token_is_stored_used_and_forgotten(
             assert graph.branches.list() == ("b", "main")
 
 
+def test_two_names_of_one_server_have_a_token_each(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(new_graph(tmp_path), access=Access.TRUSTED) as server:
+        (home / "config.yaml").write_text(
+            f"servers:\n  ada: {{url: {server.url}}}\n  bob: {{url: {server.url}/}}\n"
+            "profiles:\n  work: {server: bob}\n"
+        )
+        for name in ("ada", "bob"):
+            run("login", name, "--token", TOKENS[f"act-{name}"])
+        for words, actor in (
+            (("--server", "ada"), "act-ada"),
+            (("--server", "bob"), "act-bob"),
+            (("--profile", "work"), "act-bob"),
+            (("--server", server.url), "act-ada"),
+        ):
+            assert f": {actor} (trusted)" in run("whoami", *words).stdout, words
+            made = run("branch", "create", f"of-{actor}-{len(words[1])}", *words, "--json")
+            assert json.loads(made.stdout)["actor_id"] == actor, words
+        monkeypatch.setenv("OMNIGRAPH_TOKEN_BOB", "wrong")
+        assert "invalid bearer token" in run("branch", "list", "--server", "bob").stderr
+        assert run("branch", "list", "--server", "ada").returncode == 0
+        run("logout", "ada")  # that of another name is not used in its place
+        assert "missing bearer token" in run("branch", "list", "--server", "ada").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -19,6 +19,7 @@ from tests.server.mcp.agent_client import (
     ADD,
     NAMES,
     STORED,
+    command,
     connected,
     new_graph,
     stored_in,
@@ -255,6 +256,19 @@ def test_a_server_of_several_graphs_asks_which_one(tmp_path: Path) -> None:
                 agent.resource("omnigraph://schema")
         with connected(f"{server.url}/mcp?graph=one") as agent:
             assert agent.done("query", query=NAMES)["row_count"] == 3
+
+
+def test_the_default_graph_of_the_settings_is_one_of_their_server_alone(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "servers: {elsewhere: {url: 'http://127.0.0.1:9'}}\n"
+        "defaults: {server: elsewhere, default_graph: knowledge}\n"
+    )
+    env = {"OMNIGRAPH_HOME": str(tmp_path)}
+    with (
+        served(new_graph(tmp_path)) as server,
+        connected(command("--server", server.url, env=env)) as agent,
+    ):
+        assert agent.done("query", query=NAMES)["row_count"] == 3
 
 
 def test_query_files_refuse_what_cannot_be_a_tool(tmp_path: Path) -> None:
