@@ -153,11 +153,11 @@ class EntityVerbs:
         1
         """
         actor = self._guard.changes(branch, actor)
-        if once is not None and self._store.marked(branch, once) is not None:
-            if_match = None  # it was put before, and has another tag since
         text = f"base64:{b64encode(data).decode('ascii')}"
         for _ in range(_PUT_ATTEMPTS):
             head = self._store.snapshot(branch)
+            if once is not None and self._store.marked(branch, once) is not None:
+                if_match = None  # it was put before, and has another tag since
             catalog = self._schemas.of(head).catalog
             owner = require_type(catalog, kind, type)
             require_blob(owner, kind, property)

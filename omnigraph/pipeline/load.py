@@ -43,7 +43,7 @@ from omnigraph.extras import has_spark, require_spark
 from omnigraph.output_file import folder_path
 from omnigraph.pipeline.named_owner import named_edge, named_node
 from omnigraph.storage.names import MAIN, require_text
-from omnigraph.storage.protocol.intent import AlreadyMarked
+from omnigraph.storage.protocol.once import written_once
 from omnigraph.storage.records import NO_NOTE, Commit, CommitNote
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, TableKey, counts_of_kind
@@ -82,15 +82,21 @@ def load(store: Store, catalog: Catalog, order: Order) -> LoadResult:
     """
     store.require_writable()
     request = _request(store, catalog, order)
-    if order.once is not None and order.branch in store.branches.list():
-        store.heal()
-        done = store.marked(order.branch, order.once)
-        if done is not None:
-            return _repeated(store, catalog, order, request, done)
-    try:
+    once = order.once
+    if once is None:
         return _loaded(store, catalog, order, request)
-    except AlreadyMarked as raced:
-        return _repeated(store, catalog, order, request, raced.commit)
+
+    def marked() -> Commit | None:
+        if order.branch not in store.branches.list():
+            return None
+        store.heal()
+        return store.marked(order.branch, once)
+
+    return written_once(
+        marked,
+        lambda: _loaded(store, catalog, order, request),
+        lambda done: _repeated(store, catalog, order, request, done),
+    )
 
 
 def _repeated(

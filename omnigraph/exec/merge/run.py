@@ -55,7 +55,8 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
+from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.protocol.once import written_once
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
@@ -158,14 +159,14 @@ def run_merge(store: Store, schemas: Schemas, asked: MergeRequest) -> MergeOutco
         raise BadRequest(f"cannot merge branch '{source}' into itself", "name two branches")
     if not asked.dry_run:
         store.heal()
-    if asked.once is not None:
-        done = store.marked(target, asked.once)
-        if done is not None:
-            return _repeated(store, asked, done)
-    try:
+    once = asked.once
+    if once is None:
         return _run_now(store, schemas, asked, source, target)
-    except AlreadyMarked as raced:
-        return _repeated(store, asked, raced.commit)
+    return written_once(
+        lambda: store.marked(target, once),
+        lambda: _run_now(store, schemas, asked, source, target),
+        lambda done: _repeated(store, asked, done),
+    )
 
 
 def _repeated(store: Store, asked: MergeRequest, done: Commit) -> MergeOutcome:

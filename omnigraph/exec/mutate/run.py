@@ -45,7 +45,8 @@ from omnigraph.plan.params import bind_parameters
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.locks.turns import LockTaken, Turn
 from omnigraph.storage.names import require_text
-from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
+from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.protocol.once import written_once
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote
 from omnigraph.storage.retry import STRICT, change_budget
@@ -146,16 +147,15 @@ def _checked_retries(retries: int | None, if_commit: str | None) -> int:
 def run_mutation(store: Store, catalog: Catalog, asked: Request) -> MutationResult:
     """Run the statements and commit, or raise with nothing visible. One `once` that a commit of
     the branch is of already does nothing and returns that commit."""
-    if asked.once is None:
+    once = asked.once
+    if once is None:
         return _run_now(store, catalog, asked)
     store.heal()
-    done = store.marked(asked.branch, asked.once)
-    if done is not None:
-        return _repeated(asked, done)
-    try:
-        return _run_now(store, catalog, asked)
-    except AlreadyMarked as raced:
-        return _repeated(asked, raced.commit)
+    return written_once(
+        lambda: store.marked(asked.branch, once),
+        lambda: _run_now(store, catalog, asked),
+        lambda done: _repeated(asked, done),
+    )
 
 
 def _repeated(asked: Request, done: Commit) -> MutationResult:
