@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from omnigraph.server.call import Answer
-from omnigraph.server.connection import ABORT, AnswerBroken, Receive, Scope, Send
+from omnigraph.server.connection import ABORT, AnswerBroken, ClientGone, Receive, Scope, Send
 from omnigraph.server.pools import BoundedPool
 from omnigraph.server.refusals import overloaded
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.serve_settings import ServerLimits
+from omnigraph.server.status import error_answer
 from omnigraph.server.watchdog import Watchdog
 
 _STREAM_SECONDS = 5
@@ -146,8 +147,11 @@ class AnswerSender:
                 if gone.done():
                     break
             await send({"type": "http.response.body", "body": b""})
+        except ClientGone:
+            raise
         except Exception as cause:
-            self._log.fault(request_id, cause)
+            if error_answer(cause).is_fault:  # else the branch, the history or the token is gone
+                self._log.fault(request_id, cause)
             raise AnswerBroken from cause
         finally:
             self._events -= 1

@@ -4,11 +4,13 @@ import io
 import json
 import threading
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.server import wire, wire_beyond, wire_changes
+from omnigraph.server.request_log import RequestLog
 from tests.server.world import ADD, AGE, NAMES, Served, checked, refused
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -157,6 +159,22 @@ def test_SV10_a_poll_waits_for_a_commit(server: Served) -> None:
     nothing = server.get("/changes", params={**params, "wait_ms": 50}).json()
     assert nothing["blocks"] == []
     assert nothing["caught_up"] is True
+
+
+def test_a_stream_whose_branch_goes_breaks_off_and_is_no_fault_of_the_server(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[object] = []
+    monkeypatch.setattr(RequestLog, "fault", lambda *cause: faults.append(cause))
+    branch = branched(server, "short-lived")
+    path, params = f"{server.base}/changes/stream", {"branch": branch, "start": "now"}
+    with server.client.stream("GET", path, params=params) as response:
+        lines = response.iter_lines()
+        assert next(lines) == "retry: 1000"
+        server.graph.branches.delete(branch)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(lines)
+    assert faults == []
 
 
 def test_SV10_the_feed_is_a_stream_of_events(server: Served) -> None:
