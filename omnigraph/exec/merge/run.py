@@ -427,6 +427,8 @@ def _delete_source(store: Store, source: Snapshot) -> tuple[bool, str | None]:
         store.branches.delete(source.branch, expected_head=CommitId(source.commit_id))
     except PreconditionFailed:
         return False, f"branch '{source.branch}' has commits that are not merged"
+    except NotFound:  # somebody else has deleted it
+        return True, None
     except OmnigraphError as cause:
         return False, str(cause)
     return True, None

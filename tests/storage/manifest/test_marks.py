@@ -1,12 +1,14 @@
 """Marks of commits: found on every branch that has the commit, and each fragment is read once."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
+from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.queries import Queries
 from tests.exec.branching import copy_of, make_template
 
@@ -98,6 +100,22 @@ def test_SV8_a_merge_once_is_made_once_and_its_source_still_goes(graph: Graph) -
     kept = graph.branches.merge("b", once="merge", delete_source=True)
     assert (kept.repeated, kept.branch_deleted) == (True, False)
     assert "b" in graph.branches.list()
+
+
+def test_a_source_that_another_process_deletes_meanwhile_is_deleted(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.branches.create("b")
+    graph.mutate(ADD, {"n": "b"}, branch="b")
+    delete = Branches.delete
+
+    def deleted_twice(self: Branches, name: str, **options: Any) -> None:
+        delete(self, name, **options)
+        delete(self, name, **options)
+
+    monkeypatch.setattr(Branches, "delete", deleted_twice)
+    done = graph.branches.merge("b", delete_source=True)
+    assert (done.branch_deleted, done.branch_delete_error) == (True, None)
 
 
 def test_SV8_a_transaction_once_commits_once(graph: Graph) -> None:
