@@ -18,6 +18,7 @@ from omnigraph.extras import require_spark
 from omnigraph.pipeline.classes import archive_options
 from omnigraph.pipeline.connect_session import is_connect
 from omnigraph.pipeline.java import Java, find_java
+from omnigraph.pipeline.launch_interrupts import later_interrupts
 from omnigraph.pipeline.package import executor_settings, require_archive
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _make(
     java = find_java()
     for key, value in {**settings(profile, master, java), **config}.items():
         builder = builder.config(key, value)
-    with environment.borrowed(_launch_variables(master, java)):
+    with environment.borrowed(_launch_variables(master, java)), later_interrupts():
         made = builder.getOrCreate()
     _quieten()
     return made
