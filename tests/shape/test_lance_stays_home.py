@@ -62,6 +62,7 @@ DOORS = {
     "manifest.tags": {"Tag"},
     "names": {"MAIN", "owner_of", "require_actor", "require_text"},
     "protocol.intent": {"AlreadyMarked", "WriterKind", "noted"},
+    "protocol.once": {"written_once"},
     "protocol.schema_write": {"SchemaWrite"},
     "protocol.write": {"Write"},
     "recovery_records": {"Recovery"},
