@@ -51,7 +51,7 @@ def test_upkeep_beside_writers_and_readers(tmp_path: Path, monkeypatch: pytest.M
 def look_after(graph: Graph) -> tuple[int, int]:
     """Optimize, clean up and repair until all of them had something to do."""
     optimized = reclaimed = 0
-    end = time.monotonic() + 90
+    end = time.monotonic() + 240
     while time.monotonic() < end and (optimized < 2 or reclaimed < 10):
         optimized += graph.optimize().commit_id is not None
         report = graph.cleanup(keep=1, grace=GRACE_S, confirm=True)
