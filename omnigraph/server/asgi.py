@@ -90,7 +90,7 @@ class ServerApp:
         pages = PAGES if settings.ui else ()
         self._router = Router((*server_endpoints(), *NESTED, *flat, *pages))
         limits = self._limits = settings.limits
-        self.reads = BoundedPool("read", limits.read_threads, limits.read_queue, short_threads=2)
+        self.reads = BoundedPool("read", limits.read_threads, limits.read_queue)
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
         self._watchdog = Watchdog()
         self._bodies = BodyReader(limits, settings.run_folder or None, self._watchdog)

@@ -1,4 +1,4 @@
-"""Thread pools of a worker: short jobs share few threads, and none waits for long ones."""
+"""Thread pools of a worker: what is admitted runs, once, and ends with its own outcome."""
 
 import asyncio
 import threading
@@ -6,67 +6,13 @@ import time
 
 import pytest
 
-from omnigraph.server import pools
 from omnigraph.server.pools import BoundedPool
 from omnigraph.server.refusals import HttpRefusal
 
 THREADS = 6
 
 
-def test_short_jobs_share_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "_LONG_S", 60)  # a busy machine makes any job long
-
-    async def run() -> set[str]:
-        pool = BoundedPool("read", THREADS, 1_000, 2)
-        jobs = [pool.submit(lambda: threading.current_thread().name) for _ in range(500)]
-        used = set(await asyncio.gather(*jobs))
-        assert pool.inside == 0
-        pool.close()
-        return used
-
-    assert len(asyncio.run(run())) <= 2
-
-
-def test_a_short_job_does_not_wait_for_long_ones() -> None:
-    async def run() -> None:
-        pool = BoundedPool("read", THREADS, 1_000, 2)
-        end = threading.Event()
-        long = [pool.submit(end.wait) for _ in range(THREADS - 1)]
-        for _ in range(3):
-            # Nothing else is submitted while these wait.
-            assert await asyncio.wait_for(pool.submit(lambda: "short"), 30) == "short"
-        assert not any(job.done() for job in long)
-        end.set()
-        assert await asyncio.gather(*long) == [True] * (THREADS - 1)
-        pool.close()
-
-    asyncio.run(run())
-
-
-def test_long_jobs_get_every_thread_and_no_more() -> None:
-    async def run() -> None:
-        pool = BoundedPool("read", THREADS, 1_000, 2)
-        end, running = threading.Event(), []
-
-        def work() -> None:
-            running.append(threading.current_thread().name)
-            end.wait()
-
-        jobs = [pool.submit(work) for _ in range(THREADS + 2)]
-        while len(running) < THREADS:
-            await asyncio.sleep(0.005)
-        await asyncio.sleep(0.1)
-        assert len(set(running)) == len(running) == THREADS
-        assert pool.waiting == 2
-        end.set()
-        await asyncio.gather(*jobs)
-        assert len(running) == THREADS + 2
-        pool.close()
-
-    asyncio.run(run())
-
-
-def test_a_pool_whose_jobs_are_not_short_uses_every_thread_at_once() -> None:
+def test_jobs_that_wait_for_each_other_have_a_thread_each() -> None:
     async def run() -> None:
         pool = BoundedPool("write", THREADS, 10)
         together = threading.Barrier(THREADS)
