@@ -250,10 +250,15 @@ class _ColumnsReading:
 
     def decodable(self, name: str, values: pa.Array) -> pa.Array:
         """A column without the texts that are not UTF-8. Those of CSV were looked at before."""
-        rows = () if self.is_text else undecodable(values)
+        prop = _WORDS.get(name, name) if isinstance(self._owner, EdgeType) else name
+        try:
+            rows = () if self.is_text else undecodable(values)
+        except pa.ArrowInvalid as cause:
+            text = f"{self._owner.name}.{prop} is a column that cannot be read: {cause}"
+            self.fault(None, bad("type", text, owner=self._owner.name, prop=prop).violation)
+            return pa.nulls(len(values), pa.utf8())
         if not len(rows):
             return values
-        prop = _WORDS.get(name, name) if isinstance(self._owner, EdgeType) else name
         text = f"{self._owner.name}.{prop} has bytes that are not UTF-8 text"
         for row in rows:
             wrong = bad("type", text, owner=self._owner.name, prop=prop)
@@ -337,7 +342,7 @@ class _ColumnsReading:
         kept = [end_id(node, whole_moment(value)) for value in values.to_pylist()]
         unread = {row for row, each in self.wrong if each.property == word}
         for row, end in enumerate(kept):
-            if not isinstance(end, str) and row not in unread:
+            if not isinstance(end, str) and not unread & {row, None}:
                 rule = "required" if end is None else "type"
                 kind = json_type_name(end)
                 why = f"{end} {end.why}" if isinstance(end, Moment) else f"not {kind}"

@@ -13,7 +13,8 @@ _AT_ONCE = 1_024
 
 
 def undecodable(values: pa.Array) -> np.ndarray:
-    """The rows whose text, or a text among whose items, is not UTF-8."""
+    """The rows whose text, or a text among whose items, is not UTF-8. An array of texts that is
+    broken otherwise raises `ArrowInvalid`."""
     if not _has_texts(values.type) or _is_valid(values):
         return np.empty(0, np.int64)
     if pa.types.is_dictionary(values.type):

@@ -113,3 +113,17 @@ def test_an_end_that_is_not_utf8_is_refused_once(graph: Graph) -> None:
     (violation,) = refused.value.violations
     assert violation.property == "from"
     assert "not UTF-8" in violation.text
+
+
+@pytest.mark.parametrize("owner", ["type", "edge"])
+def test_a_column_that_is_broken_is_refused_once(graph: Graph, owner: str) -> None:
+    broken = pa.DictionaryArray.from_arrays(
+        pa.array([0, 7], pa.int32()), pa.array(["a"]), safe=False
+    )
+    if owner == "edge":
+        table, named = pa.table({"from": broken, "to": texts(b"a", b"a")}), {"edge": "Knows"}
+    else:
+        table, named = pa.table({"name": broken}), {"type": "Person"}
+    with pytest.raises(og.ConstraintViolated, match="a column that cannot be read") as refused:
+        graph.load(table, "append", engine="local", **named)
+    assert len(refused.value.violations) == 1
