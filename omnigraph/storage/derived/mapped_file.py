@@ -94,12 +94,12 @@ class NumberRange:
 class BlockArray:
     """Numbers in the blocks of a mapped file."""
 
-    __slots__ = ("_file", "_offset", "_view", "_width")
+    __slots__ = ("_end", "_file", "_first", "_view", "_width")
 
     def __init__(self, file: "MappedFile", view: np.ndarray, offset: int) -> None:
         self._file = file
         self._view = view
-        self._offset = offset
+        self._first, self._end = offset, offset + view.nbytes
         self._width = view.dtype.itemsize
 
     def __len__(self) -> int:
@@ -113,17 +113,20 @@ class BlockArray:
     def verify(self, indexes: np.ndarray) -> None:
         """Compare the checksums of the blocks that these indexes lie in."""
         file = self._file
-        if file.is_verified or not len(indexes):
+        if not len(indexes) or file.is_verified_between(self._first, self._end):
             return
         if len(indexes) > _MANY and len(indexes) * self._width * 4 > self._view.nbytes:
-            file.verify(self._offset, self._offset + self._view.nbytes)
+            file.verify(self._first, self._end)
             return
-        blocks = (indexes.astype(np.int64) * self._width + self._offset) >> _SHIFT
-        for block in number_arrays.distinct(blocks).tolist():
+        blocks = indexes.astype(np.int64)
+        blocks *= self._width
+        blocks += self._first
+        blocks >>= _SHIFT
+        for block in _once(blocks, self._end >> _SHIFT).tolist():
             file.verify_block(block)
 
     def slice(self, first: int, end: int) -> np.ndarray:
-        width, offset = self._width, self._offset
+        width, offset = self._width, self._first
         self._file.verify(offset + first * width, offset + end * width)
         return self._view[first:end]
 
@@ -134,7 +137,7 @@ class BlockArray:
         """One number, as Python has it."""
         file = self._file
         if not file.is_verified:
-            file.verify_block((index * self._width + self._offset) >> _SHIFT)
+            file.verify_block((index * self._width + self._first) >> _SHIFT)
         return self._view.item(index)
 
     @property
@@ -193,6 +196,13 @@ class MappedFile:
             for block in range(first >> _SHIFT, ((end - 1) >> _SHIFT) + 1):
                 self.verify_block(block)
 
+    def is_verified_between(self, first: int, end: int) -> bool:
+        """Whether every block between two offsets was compared."""
+        blocks = self._blocks
+        if not blocks.left or end <= first:
+            return True
+        return blocks.compared.find(0, first >> _SHIFT, ((end - 1) >> _SHIFT) + 1) < 0
+
     def verify_all(self) -> None:
         """Compare the checksum of every block."""
         self.verify(0, len(self._data))
@@ -207,6 +217,15 @@ class MappedFile:
             raise DamagedFile(self.path, f"the checksum of block {block} is wrong")
         blocks.compared[block] = 1
         blocks.left = blocks.compared.count(0) if blocks.left < 64 else blocks.left - 1
+
+
+def _once(blocks: np.ndarray, last: int) -> np.ndarray:
+    """The numbers of blocks, each once. Of many a flag for each block is faster than order."""
+    if len(blocks) <= last:
+        return number_arrays.distinct(blocks)
+    touched = np.zeros(last + 1, bool)
+    touched[blocks] = True
+    return np.flatnonzero(touched)
 
 
 _Section = tuple[str, int, int, bool]

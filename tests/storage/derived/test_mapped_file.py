@@ -56,6 +56,32 @@ def test_TP3_a_block_is_compared_when_it_is_touched_and_not_before(tmp_path: Pat
     assert not file.is_verified
 
 
+@pytest.mark.parametrize("count", [1, 3, 50, 3_000, 6_000])
+def test_TP3_of_many_numbers_each_block_is_compared_once_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    compared = list[int]()
+    compare = MappedFile.verify_block
+
+    def counted(file: MappedFile, block: int) -> None:
+        compared.append(block)
+        compare(file, block)
+
+    monkeypatch.setattr(MappedFile, "verify_block", counted)
+    arrays = {"before": np.arange(1000), "wide": np.arange(100_000, dtype=np.int64)[::-1].copy()}
+    digest, _ = write_file(tmp_path / "aside", {}, arrays)
+    file = MappedFile(tmp_path / "aside", digest)
+    kept = file.array("wide")
+    chosen = np.random.default_rng(count).integers(20_000, 60_000, count)
+    assert (kept.take(chosen) == arrays["wide"][chosen]).all()
+    offset = 8_000 + 8 * chosen  # "before" is in front of it
+    assert compared == sorted(set((offset // BLOCK).tolist()))
+    kept.whole()
+    compared.clear()
+    kept.take(chosen)
+    assert not compared, "the whole array was compared before"
+
+
 def test_TP3_every_byte_range_that_is_damaged_is_refused_or_never_used(tmp_path: Path) -> None:
     path = written(tmp_path).path
     whole = path.read_bytes()
