@@ -34,6 +34,7 @@ from omnigraph.pipeline.spark_groups import grouped, measured, value_of
 from omnigraph.pipeline.spark_types import as_declared, nearest, spark_schema, struct_of
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import type_of
+from omnigraph.plan.middle_start import from_the_middle
 from omnigraph.plan.shares import Shares, in_shares
 from omnigraph.types import ValueType
 
@@ -67,12 +68,20 @@ class FrameMaker:
         if shares is None:
             schema = spark_schema(_names("c", plan.columns), [c.type for c in plan.columns])
             return self._tasks(plan, None, schema)
+        plan = self._begun(plan)
         given_by = shares.of_share.columns
         schema = spark_schema(_names("s", given_by), [c.type for c in given_by])
         if not given_by:
             schema = pa.schema([pa.field(ROWS_ALONE, pa.bool_())])
         solved = self._tasks(plan, self._count(plan), schema)
         return _Gathering(shares, self.asked.given).frame(solved)
+
+    def _begun(self, plan: ir.ReadPlan) -> ir.ReadPlan:
+        """The plan from the node that tasks divide best."""
+        middle = from_the_middle(plan)
+        first = middle.pattern[0]
+        is_table = isinstance(first, ir.NodeScan) and first.table in self.asked.snapshot.tables
+        return middle if is_table else plan
 
     def _tasks(self, plan: ir.ReadPlan, count: int | None, schema: pa.Schema) -> DataFrame:
         task = ShareTask(replace(self.asked, plan=plan), count, schema, self.ended)

@@ -17,6 +17,12 @@ class Direction(StrEnum):
     IN = "in"  # dst to src
     BOTH = "both"
 
+    @property
+    def reversed(self) -> "Direction":
+        """The way back."""
+        ways = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT}
+        return ways.get(self, self)
+
 
 HOPS_ENDLESS = 2**31
 """The greatest number of hops of a walk without one: it ends where nothing new is reached."""

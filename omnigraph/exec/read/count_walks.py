@@ -24,9 +24,8 @@ from omnigraph.exec.read.context import Context, TraversalMode
 from omnigraph.exec.values.rows import Rows
 from omnigraph.number_arrays import runs_of
 from omnigraph.plan import ir
+from omnigraph.plan.middle_start import Step, is_counted_step
 from omnigraph.types import TableKey
-
-Step = ir.Expand | ir.ExpandEdges
 
 _SAFE = 1 << 62
 _FEW_SHARE = 4
@@ -36,23 +35,6 @@ _EDGES_TOGETHER = 1 << 20
 
 _NODES_TOGETHER = 1 << 18
 """Nodes whose degrees are multiplied together; what is kept of them is one number."""
-
-_REVERSED = {
-    ir.Direction.OUT: ir.Direction.IN,
-    ir.Direction.IN: ir.Direction.OUT,
-    ir.Direction.BOTH: ir.Direction.BOTH,
-}
-
-
-def is_counted_step(op: ir.PatternOp) -> bool:
-    """Whether a step makes one row a neighbour, of any node."""
-    match op:
-        case ir.ExpandEdges(closes=closes):
-            return not closes
-        case ir.Expand(closes=closes):
-            return not closes and op.hops_min == 1 and op.hops_max == 1
-        case _:
-            return False
 
 
 def chain_length(pattern: Sequence[ir.PatternOp]) -> int:
@@ -129,7 +111,7 @@ def pair_counts(
     if binding.positions is not domain.present:
         return None
     forward = closing.source == step.source
-    direction = closing.direction if forward else _REVERSED[closing.direction]
+    direction = closing.direction if forward else closing.direction.reversed
     ways = ((step.edge, step.direction), (closing.edge, direction))
     if step.target != (closing.target if forward else step.target):
         return None
@@ -183,7 +165,7 @@ def _totals(
     first = steps[0]
     if not isinstance(_lists(context, first, source), FiledLists):
         return None  # the way back is not in memory
-    step = (first.edge, _REVERSED[first.direction], first.target, source)
+    step = (first.edge, first.direction.reversed, first.target, source)
     back = context.tables.adjacency(*step)
     lists: ListView = back.distinct if isinstance(first, ir.Expand) else back.multiple
     second = _lists(context, steps[1], first.target)

@@ -15,12 +15,17 @@ from omnigraph.exec.read.walk import WalkPlan, walk_plan_of
 from omnigraph.exec.read.walk_result import Tail, tail_of
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
+from omnigraph.plan.middle_start import Step, is_counted_step
 from omnigraph.types import ValueType
 
 if TYPE_CHECKING:
     from omnigraph.plan.shares import Shares, in_shares
 else:
     in_shares = deferred("omnigraph.plan.shares", "in_shares")
+
+
+_STAR_STEPS_MAX = 2
+"""So many degrees, multiplied, stay within 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,7 @@ class PreparedPlan:
     counts: bool  # the result is the number of rows and nothing else
     counts_last_step: bool  # only the number of rows that the last step makes is used
     counted_steps: int  # of a chain at the end of which only the number of rows is used
+    star_steps: int  # at the end, each from a node that none of them reaches, and only counted
     closed_pair: tuple[ir.Expand, ir.Expand] | None  # at the end, of which only a count is used
     embeds: bool  # a text is embedded on the way, which may take a while
     names: list[str]
@@ -61,6 +67,7 @@ def prepare(plan: ir.ReadPlan) -> PreparedPlan:
         _only_counts(plan),
         _counts_last_step(plan),
         _counted_steps(plan),
+        _star_steps(plan),
         closed_pair(plan.pattern) if _only_counts(plan) else None,
         any(isinstance(s.ranking, ir.Nearest) and _is_text(s.ranking.query) for s in plan.scores),
         plan.output_names,
@@ -96,6 +103,21 @@ def _counted_steps(plan: ir.ReadPlan) -> int:
         bound = {op.out, op.edge_var} if isinstance(op, ir.ExpandEdges) else {op.out}
         if not bound.isdisjoint(used):
             break
+        length += 1
+    return length
+
+
+def _star_steps(plan: ir.ReadPlan) -> int:
+    if plan.aggregate is None or not _counts_last_step(plan):
+        return 0
+    used, length = set(names_in(plan.aggregate.keys)), 0
+    for op in reversed(plan.pattern[1:]):
+        if not isinstance(op, Step) or not is_counted_step(op) or length == _STAR_STEPS_MAX:
+            break
+        bound = {op.out, op.edge_var} if isinstance(op, ir.ExpandEdges) else {op.out}
+        if not bound.isdisjoint(used):
+            break
+        used.add(op.source)
         length += 1
     return length
 

@@ -15,6 +15,7 @@ from omnigraph import environment
 from omnigraph.deferred import deferred
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.limits import Limits, Stop, Watch, watched_by
+from omnigraph.exec.memory.allocator import keep_large_blocks
 from omnigraph.exec.memory.view import Holdings, TablesView
 from omnigraph.exec.profile import Figures
 from omnigraph.exec.read import guard
@@ -104,6 +105,7 @@ class Reading:
                 if running.prepared.lookup is not None:
                     running.prepared.lookup.bind(tables)
                 return small
+        keep_large_blocks()
         return guard.run(running.context.watch, running.result)
 
     def _looked_up(
@@ -155,6 +157,7 @@ class Reading:
     ) -> Iterator[pa.Table]:
         """What one share of a plan in two parts gives, in tables of bounded size, and the figures
         of its run. A damaged file is left out from the next attempt on."""
+        keep_large_blocks()
         with self._history.lost.reading(snapshot):
             running = self._running(plan, given, snapshot)
             parts = running.parts(share)

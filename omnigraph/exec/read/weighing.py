@@ -17,6 +17,7 @@ from omnigraph.exec.read.joins import joined
 from omnigraph.exec.read.prepare import PreparedPlan
 from omnigraph.exec.values.rows import Rows
 from omnigraph.plan import ir
+from omnigraph.plan.middle_start import Step
 
 
 class Weighing:
@@ -53,23 +54,30 @@ class Weighing:
             if counted is not None:
                 yield counted
                 return
-        for batch in self._solve(ops[:-1], rows, rows_max):
-            yield from self._last_step(ops[-1], batch, rows_max)
+        star = max(1, min(self._prepared.star_steps, len(ops)))
+        for batch in self._solve(ops[:-star], rows, rows_max):
+            yield from self._weighed(ops[-star:], batch, rows_max)
 
-    def _last_step(
-        self, step: ir.PatternOp, rows: Rows, rows_max: int | None
+    def _weighed(
+        self, steps: tuple[ir.PatternOp, ...], rows: Rows, rows_max: int | None
     ) -> Iterator[tuple[Rows, np.ndarray | None]]:
-        """Rows weighed by a last step that is only counted, or the rows that it makes."""
-        if not is_single_step(step, rows):
-            for batch in self._solve((step,), rows, rows_max):
+        """Rows weighed by last steps that are only counted, or the rows that they make."""
+        if len(steps) > 1 and not all(is_single_step(step, rows) for step in steps):
+            for batch in self._solve(steps[:-1], rows, rows_max):
+                yield from self._weighed(steps[-1:], batch, rows_max)
+            return
+        if not is_single_step(steps[0], rows):
+            for batch in self._solve(steps, rows, rows_max):
                 yield batch, None
             return
-        assert isinstance(step, ir.Expand | ir.ExpandEdges)
         for batch in rows.batches(rows_max):
-            self._context.watch.operator = step
-            since = perf_counter()
-            weights = degrees(self._context, step, batch)
-            self._profile.operator(step, int(weights.sum()), since)
+            weights = np.ones(batch.length, np.int64)
+            for step in steps:
+                assert isinstance(step, Step)
+                self._context.watch.operator = step
+                since = perf_counter()
+                weights *= degrees(self._context, step, batch)
+                self._profile.operator(step, int(weights.sum()), since)
             self._context.watch.tick()
             yield batch.where(weights > 0), weights[weights > 0]
 
