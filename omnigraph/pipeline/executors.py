@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import StorageFailed
 from omnigraph.pipeline.connect_session import is_connect, parallelism
+from omnigraph.pipeline.worker_garbage import spare_what_is_loaded
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Store
 
@@ -64,7 +65,9 @@ def _run_by_frame(
 
 def pickled_task(work: Callable[[Any], Any], item: bytes) -> bytes:
     """The work on an item that is pickled, as is its result."""
-    return pickle.dumps(work(pickle.loads(item)))
+    done = pickle.dumps(work(pickle.loads(item)))
+    spare_what_is_loaded()
+    return done
 
 
 @contextmanager

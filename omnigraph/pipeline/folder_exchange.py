@@ -19,6 +19,7 @@ from omnigraph.exec.load.exchange import Blocks, Lane, ReadKeys, reader_of, spil
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.load.spill import Spill
 from omnigraph.pipeline.executors import job_described, run_tasks, spark_errors
+from omnigraph.pipeline.worker_garbage import spare_what_is_loaded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,3 +133,4 @@ def _frame_task(
 ) -> Iterator[pa.RecordBatch]:
     done = pickle.dumps(_put(work, outlet, batches))
     yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], ["done"])
+    spare_what_is_loaded()

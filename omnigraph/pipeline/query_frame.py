@@ -39,6 +39,7 @@ from omnigraph.plan.shares import Shares, in_shares
 from omnigraph.types import ValueType
 
 _ROWS_A_SHARE = 1 << 15
+_ROWS_A_SHARE_MAX = 1 << 23  # some tenths of a second; a task costs some hundredths by itself
 _SHARES_A_CORE = 4
 _SHARES_MAX = 4096
 _CUT_MAX = 2**31 - 1
@@ -108,7 +109,7 @@ class FrameMaker:
         )
         cores = parallelism(self.spark)
         by_size = min((rows + edges) // _ROWS_A_SHARE, cores * _SHARES_A_CORE)
-        large = (rows + edges) // (_ROWS_A_SHARE * 64)
+        large = (rows + edges) // _ROWS_A_SHARE_MAX
         return max(1, min(max(by_size, large, min(cores, rows)), _SHARES_MAX))
 
     def _united(self, union: ir.Union) -> DataFrame:

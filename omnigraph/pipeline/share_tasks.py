@@ -24,6 +24,7 @@ from omnigraph.exec.search.embed import Provider
 from omnigraph.exec.values.constants import Given
 from omnigraph.lru import Lru
 from omnigraph.pipeline.executors import Where
+from omnigraph.pipeline.worker_garbage import spare_what_is_loaded
 from omnigraph.plan import ir
 from omnigraph.storage.records import Snapshot
 
@@ -71,6 +72,7 @@ class ShareTask:
             raise  # another attempt may do better
         except OmnigraphError as error:
             raise Refusal(error) from None
+        spare_what_is_loaded()
 
     def _parts(self, reading: Reading, number: int) -> Iterator[pa.Table]:
         asked = self.asked

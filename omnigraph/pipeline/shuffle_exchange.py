@@ -33,6 +33,7 @@ from omnigraph.exec.load.exchange import Blocks, Lane, ReadKeys, lane_of
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.spill import Spill
 from omnigraph.pipeline.executors import job_described, spark_errors
+from omnigraph.pipeline.worker_garbage import spare_what_is_loaded
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -292,6 +293,7 @@ def _item_task(
     for pickled in items:
         number, item = pickle.loads(pickled)
         yield from _pairs(outlet.records(number, partial(work, item)))
+    spare_what_is_loaded()
 
 
 def _frame_task(
@@ -305,6 +307,7 @@ def _frame_task(
         yield pa.RecordBatch.from_arrays(
             [pa.array([index], pa.int64()), pa.array([record], pa.binary())], ["index", "block"]
         )
+    spare_what_is_loaded()
 
 
 def _frame_pairs(partition: int, rows: Iterable[Any]) -> Iterator[bytes]:
@@ -323,6 +326,7 @@ def _read_task(
         if inbox.number is not None:
             results = [work(inbox.number, inbox.read) for work in works]
             yield pickle.dumps((inbox.number, results))
+    spare_what_is_loaded()
 
 
 def _forward_task(
@@ -341,6 +345,7 @@ def _forward_task(
             return [(inbox.number, [work(inbox.number, inbox.read, out) for work in works])]
 
         yield from _pairs(outlet.records(partition, job))
+    spare_what_is_loaded()
 
 
 class Inbox:

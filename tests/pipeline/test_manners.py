@@ -1,6 +1,8 @@
 """Manners on a cluster: names of jobs, cancelling, sessions without a context, archives, private
 parts."""
 
+import gc
+import pickle
 import threading
 import time
 from functools import partial
@@ -19,7 +21,7 @@ from omnigraph.exec.load import finish
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import Spill
 from omnigraph.pipeline import executors, spark_load
-from omnigraph.pipeline.executors import run_tasks, spark_errors
+from omnigraph.pipeline.executors import pickled_task, run_tasks, spark_errors
 from omnigraph.pipeline.folder_exchange import FolderExchange
 from omnigraph.pipeline.shuffle_exchange import ShuffleExchange
 from omnigraph.pipeline.spark_load import _title
@@ -52,6 +54,25 @@ def test_SC1_without_a_context_tasks_run_by_way_of_a_frame(
     }
     assert not list((Path(graph.uri) / "__scratch").iterdir())
     assert not spark.getTags()
+
+
+def spared(_: int) -> int:
+    return gc.get_freeze_count()
+
+
+def test_a_worker_looks_for_garbage_among_what_came_after_its_first_task(
+    spark: SparkSession,
+) -> None:
+    run_tasks(spark, tenfold, list(range(8)), doing="tried it")
+    later = run_tasks(spark, spared, list(range(8)), doing="tried it")
+    # A worker that was started for these tasks alone has spared nothing when its first one begins.
+    assert max(later) > 10_000
+
+
+def test_tasks_that_run_here_leave_the_garbage_collector_alone() -> None:
+    before = gc.get_freeze_count()
+    pickle.loads(pickled_task(tenfold, pickle.dumps(3)))
+    assert gc.get_freeze_count() == before
 
 
 def described(number: int, out: Spill) -> str | None:
