@@ -211,7 +211,7 @@ def _query_ratios(runs: list[tuple[Run, Run]]) -> list[str]:
             continue
         warm[key] = facts["warm CPU s"]
         if engine == "spark":
-            alone = of[edges, name, "local", 1]["warm CPU s"]
+            alone = max(of[edges, name, "local", 1]["warm CPU s"], 0.01)
             tiny = of[TINY_EDGES, name, "spark", workers]["warm CPU s"]
             told = f"{edges:,} edges, {name}, {workers} tasks"
             lines.append(f"| {told}: Spark ÷ one process | {facts['warm CPU s'] / alone:.2f} | |")
@@ -232,7 +232,7 @@ def _growth(of: dict[tuple[Any, ...], float], name: Callable[[tuple[Any, ...]], 
     for key, cpu in of.items():
         larger = of.get((key[0] * 4, *key[1:]))
         if larger is not None:
-            ratio = f"{larger / cpu:.2f}"
+            ratio = f"{larger / max(cpu, 0.01):.2f}"
             lines.append(f"| {name(key)}: {key[0] * 4:,} ÷ {key[0]:,} edges | {ratio} | 4.4 |")
     return lines
 

@@ -79,7 +79,7 @@ def measure(path: str, engine: str, workers: int, times: int, name: str) -> dict
     for _ in range(1 + times):
         before, since = watch.cpu(), time.perf_counter()
         rows = graph.query(f"query q() {{ {QUERIES[name]} }}", **options).rows
-        runs.append((round(watch.cpu() - before, 2), round(time.perf_counter() - since, 2)))
+        runs.append((round(watch.cpu() - before, 3), round(time.perf_counter() - since, 3)))
     figures["cold CPU s"], figures["cold s"] = runs[0]
     figures["warm CPU s"], figures["warm s"] = min(runs[1:])
     figures |= watch.peaks()
