@@ -4,8 +4,8 @@ An operator makes and frees arrays of some megabytes for each batch of rows. By 
 library gives such a block back to the system at once and asks for new pages for the next one; the
 system clears them, which took a third of the time of a walk over 20 million edges.
 
-Invariant: no more than `KEPT_BYTES` of free memory stay with the process for this. Thresholds that
-somebody set in the environment stay as they are, and so does any other C library.
+Invariant: no more than `KEPT_BYTES` of free memory stay at the end of each heap of the C library.
+Thresholds that somebody set in the environment stay as they are, and so does any other library.
 """
 
 import sys

@@ -46,6 +46,12 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         yield made
 
 
+def write(graph: Graph, pairs: list[tuple[int, int]]) -> None:
+    nodes = [{"id": f"p{n}", "k": f"p{n}"} for n in range(NODES)]
+    edges = [{"id": f"e{n}", "src": f"p{a}", "dst": f"p{b}"} for n, (a, b) in enumerate(pairs)]
+    overwrite(graph, {"P": nodes, "C": [], "E": edges, "W": []})
+
+
 def expected(name: str, pairs: list[tuple[int, int]]) -> list[dict[str, object]]:
     edges = set(pairs)
     either = edges | {(b, a) for a, b in edges}
@@ -97,9 +103,7 @@ def expected(name: str, pairs: list[tuple[int, int]]) -> list[dict[str, object]]
 def test_walks_that_are_counted_are_as_many_as_walks_that_are_made(
     graph: Graph, pairs: list[tuple[int, int]], filed: bool
 ) -> None:
-    nodes = [{"id": f"p{n}", "k": f"p{n}"} for n in range(NODES)]
-    edges = [{"id": f"e{n}", "src": f"p{a}", "dst": f"p{b}"} for n, (a, b) in enumerate(pairs)]
-    overwrite(graph, {"P": nodes, "C": [], "E": edges, "W": []})
+    write(graph, pairs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0" if filed else "1000000")
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
@@ -135,9 +139,7 @@ def test_counted_walks_make_no_row_a_walk(graph: Graph, monkeypatch: pytest.Monk
 def test_two_hops_counted_from_the_middle_are_as_many_in_any_number_of_shares(
     graph: Graph, pairs: list[tuple[int, int]], filed: bool, count: int
 ) -> None:
-    nodes = [{"id": f"p{n}", "k": f"p{n}"} for n in range(NODES)]
-    edges = [{"id": f"e{n}", "src": f"p{a}", "dst": f"p{b}"} for n, (a, b) in enumerate(pairs)]
-    overwrite(graph, {"P": nodes, "C": [], "E": edges, "W": []})
+    write(graph, pairs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0" if filed else "1000000")
         forget(graph)
