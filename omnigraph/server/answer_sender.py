@@ -6,10 +6,19 @@ the whole. A slow client holds no thread.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from omnigraph.server.call import Answer
-from omnigraph.server.connection import ABORT, AnswerBroken, ClientGone, Receive, Scope, Send
+from omnigraph.server.connection import (
+    ABORT,
+    JOINED,
+    AnswerBroken,
+    ClientGone,
+    Receive,
+    Scope,
+    Send,
+)
 from omnigraph.server.pools import BoundedPool
 from omnigraph.server.refusals import overloaded
 from omnigraph.server.request_headers import RequestHeaders
@@ -21,6 +30,7 @@ from omnigraph.server.watchdog import Watchdog
 _STREAM_SECONDS = 5
 _EVENT_STREAMS_MAX = 256
 _PIECE_BYTES = 1 << 18
+_APART = nullcontext()
 
 _SENT = (
     "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range",
@@ -87,7 +97,8 @@ class AnswerSender:
         body = b"" if is_bodiless else answer.body
         try:
             if len(body) <= _PIECE_BYTES:
-                with self._watchdog.within(self._limits.send_seconds):
+                within = self._watchdog.within(self._limits.send_seconds)
+                with within, scope.get(JOINED, _APART):
                     await send(start)
                     await send({"type": "http.response.body", "body": body})
                 return answer.status

@@ -59,6 +59,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LEAVES_AFTER_S = 0.05
 _LATE_S = 1.0
 _GONE = 499
+_PATIENCE_S = 0.002
 _random = Random()  # an id must differ from others, and need not be hard to guess
 _CUT_OFF = (
     "the server stopped before this was done; a write may have been made: send it again with its "
@@ -90,7 +91,7 @@ class ServerApp:
         pages = PAGES if settings.ui else ()
         self._router = Router((*server_endpoints(), *NESTED, *flat, *pages))
         limits = self._limits = settings.limits
-        self.reads = BoundedPool("read", limits.read_threads, limits.read_queue)
+        self.reads = BoundedPool("read", limits.read_threads, limits.read_queue, _PATIENCE_S)
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
         self._watchdog = Watchdog()
         self._bodies = BodyReader(limits, settings.run_folder or None, self._watchdog)
@@ -138,7 +139,8 @@ class ServerApp:
             facts["status"] = status
             facts["ms"] = round(seconds * 1000, 2)
             facts["request_id"] = request_id
-            self.log.request(facts)
+            if self.log.request(facts):
+                self._watchdog.loop.call_soon(self.log.flush)
 
     async def _cut_off(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
         """Answer a request that was not done when the time to drain had passed. One whose answer

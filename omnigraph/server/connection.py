@@ -10,6 +10,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ABORT = "omnigraph.abort"
 """The key of a scope whose value drops the connection, with what was not sent yet."""
 
+JOINED = "omnigraph.joined"
+"""The key of a scope whose value is a block: what is sent within it leaves in one write."""
+
 PROGRESS = "omnigraph.progress"
 """The key of a scope whose value hears how far a load or merge is; an agent's tool sets it."""
 

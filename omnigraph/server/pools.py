@@ -7,7 +7,7 @@ of a pool never exceeds its queue. What was admitted is released exactly once.
 import asyncio
 import contextlib
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -18,7 +18,9 @@ from typing import Any, TypeVar
 from omnigraph.server.refusals import overloaded
 
 R = TypeVar("R")
-_PoolJob = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+_PoolJob = tuple["asyncio.Future[Any]", Callable[[], Any]]
+_Outcome = tuple["asyncio.Future[Any]", Any, BaseException | None]
+_OUTCOMES_MAX = 32
 _WEIGHT = 0.1
 _BUSY_SECONDS = 1
 _ACTOR_SECONDS = 60
@@ -29,14 +31,28 @@ class BoundedPool:
 
     A future of the event loop is all that a job has: the executor of the standard library makes a
     second one with a lock and a condition, which costs more than a point lookup.
+
+    With `patience_s`, jobs of one turn of the event loop go to one thread, and their outcomes come
+    back together: to wake a thread, and to pass it the interpreter's lock, costs more than a point
+    lookup as well. While jobs wait, a look every `patience_s` brings what has ended, and wakes a
+    thread for each that waits if none was taken since the last look. So a short job waits behind a
+    long one for two looks at most while threads are free. Without it each job wakes a thread.
     """
 
-    def __init__(self, name: str, threads: int, queue: int) -> None:
+    def __init__(self, name: str, threads: int, queue: int, patience_s: float = 0.0) -> None:
         self.name = name
         self._threads = threads
         self._bound = threads + queue
-        self._jobs: SimpleQueue[_PoolJob | None] = SimpleQueue()
+        self._patience_s = patience_s
+        self._jobs: deque[_PoolJob] = deque()
+        self._outcomes: deque[_Outcome] = deque()
+        self._wakes: SimpleQueue[bool] = SimpleQueue()
+        self._lock = threading.Lock()  # of `_awake`
+        self._awake = 0  # threads that take jobs, woken ones included
         self._started = 0
+        self._taken = 0  # jobs; a race of two threads may lose one, which wakes one too many
+        self._taken_at_look = 0
+        self._is_handing = self._is_looking = False
         self._mean_s = 0.0
         self.inside = 0  # running and waiting; touched by the event loop alone
 
@@ -59,12 +75,7 @@ class BoundedPool:
                 f"a {self.name} request would wait longer than it may take", seconds=_BUSY_SECONDS
             )
         self.inside += 1
-        if self.inside > self._started and self._started < self._threads:
-            self._started += 1
-            name = f"omnigraph-{self.name}_{self._started}"
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
-        loop = self._loop
-        future: asyncio.Future[R] = loop.create_future()
+        future: asyncio.Future[R] = self._loop.create_future()
         started = perf_counter()
 
         def ended(_: Any) -> None:
@@ -72,7 +83,12 @@ class BoundedPool:
             self._mean_s += _WEIGHT * (perf_counter() - started - self._mean_s)
 
         future.add_done_callback(ended)
-        self._jobs.put((loop, future, work))
+        self._jobs.append((future, work))
+        if not self._patience_s:
+            self._wake(1)
+        elif not self._is_handing:
+            self._is_handing = True
+            self._loop.call_soon(self._hand_over)
         return future
 
     @cached_property
@@ -80,24 +96,90 @@ class BoundedPool:
         """The event loop, asked for once: each time costs a call of the system."""
         return asyncio.get_running_loop()
 
+    # ---- in the event loop
+
+    def _hand_over(self) -> None:
+        """Give the jobs of this turn to the thread that is awake, or wake one."""
+        self._is_handing = False
+        if self._jobs and not self._awake:
+            self._wake(1)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._jobs and not self._is_looking:
+            self._is_looking = True
+            self._taken_at_look = self._taken
+            self._loop.call_later(self._patience_s, self._look)
+
+    def _look(self) -> None:
+        """Bring what has ended; wake threads for what waits behind a long job."""
+        self._is_looking = False
+        self._settle_outcomes()
+        if self._jobs and self._taken == self._taken_at_look:
+            self._wake(1)
+        self._look_later()
+
+    def _wake(self, number: int) -> None:
+        with self._lock:
+            number = min(number, self._threads - self._awake)
+            self._awake += number
+            missing = self._awake - self._started
+        for _ in range(missing):
+            self._started += 1
+            name = f"omnigraph-{self.name}_{self._started}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        for _ in range(number):
+            self._wakes.put(True)
+
+    def _settle_outcomes(self) -> None:
+        while self._outcomes:
+            _settle(*self._outcomes.popleft())
+
+    # ---- in a thread
+
     def _serve(self) -> None:
-        """Work at one job after the other, in a thread."""
-        while (job := self._jobs.get()) is not None:
-            loop, future, work = job
-            if future.cancelled():
-                continue
+        """Take jobs whenever the thread is woken."""
+        while self._wakes.get():
+            while self._jobs_taken():
+                pass
+
+    def _jobs_taken(self) -> bool:
+        """Work at one job after the other until none waits; whether to begin anew."""
+        while self._jobs:
             try:
-                done: tuple[Any, BaseException | None] = work(), None
-            except BaseException as cause:  # noqa: BLE001  it is the outcome of the job
-                done = None, cause
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(_settle, future, *done)
-            del job, loop, future, work, done  # a thread that waits keeps no answer
+                future, work = self._jobs.popleft()
+            except IndexError:  # another thread was faster
+                break
+            self._taken += 1
+            if not future.cancelled():
+                self._outcomes.append((future, *_outcome_of(work)))
+                if not self._patience_s or len(self._outcomes) >= _OUTCOMES_MAX:
+                    self._bring()
+            del future, work  # a thread that waits keeps no answer
+        if self._outcomes:
+            self._bring()
+        with self._lock:
+            self._awake -= 1
+            # A job that came before this was not handed to a thread, as one was awake.
+            is_left = bool(self._jobs)
+            self._awake += is_left
+        return is_left
+
+    def _bring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._settle_outcomes)
 
     def close(self) -> None:
         """Take no more work; what runs goes on."""
         for _ in range(self._started):
-            self._jobs.put(None)
+            self._wakes.put(False)
+
+
+def _outcome_of(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return work(), None
+    except BaseException as cause:  # noqa: BLE001  it is the outcome of the job
+        return None, cause
 
 
 def _settle(future: "asyncio.Future[Any]", result: Any, cause: BaseException | None) -> None:

@@ -1,7 +1,8 @@
 """Structured request log: one line a request on standard error, as text or JSON.
 
 Invariant: a line holds method, route, graph, branch, actor, status, milliseconds, rows, commit and
-the request's id. Tokens, parameters, rows and texts of queries never appear.
+the request's id. Tokens, parameters, rows and texts of queries never appear. Lines of requests that
+are answered in one turn of the event loop leave in one write.
 """
 
 import logging
@@ -9,6 +10,7 @@ import re
 import sys
 import time
 import traceback
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -22,6 +24,7 @@ class RequestLog:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._second: tuple[int, str] = (0, "")
+        self._lines: list[str] = []
 
     def _moment(self, second: int) -> str:
         """A second as text; the lines of one second share it."""
@@ -30,9 +33,18 @@ class RequestLog:
             self._second = second, shown
         return self._second[1]
 
-    def request(self, facts: dict[str, Any]) -> None:
-        """One request that was answered."""
-        self._write("request", facts)
+    def request(self, facts: dict[str, Any]) -> bool:
+        """One request that was answered. Its line waits for `flush`; whether it is the first that
+        does. Called by the event loop alone."""
+        self._lines.append(self._line("request", facts))
+        return len(self._lines) == 1
+
+    def flush(self) -> None:
+        """Write the lines of requests. Called by the event loop alone."""
+        if self._lines:
+            text = "".join(self._lines)
+            self._lines.clear()
+            _wrote(text)
 
     def fault(self, request_id: str, cause: BaseException) -> None:
         """Why a request was answered with an internal error."""
@@ -44,27 +56,36 @@ class RequestLog:
         self._write(name, facts)
 
     def _write(self, event: str, facts: dict[str, Any]) -> None:
+        _wrote(self._line(event, facts))
+
+    def _line(self, event: str, facts: dict[str, Any]) -> str:
         now = time.time()
         known = [(name, value) for name, value in facts.items() if value is not None]
         if self._as_json:
             texts = {n: _encodable(v) if isinstance(v, str) else v for n, v in known}
             line = orjson.dumps({"time": round(now, 3), "event": event, **texts}, default=str)
-            text = line.decode()
-        else:
-            said = " ".join([f"{name}={_shown(value)}" for name, value in known])
-            text = f"{self._moment(int(now))} {event} {said}"
-        try:
-            sys.stderr.write(f"{text}\n")
-        except (OSError, ValueError):  # nobody reads any more
-            logging.lastResort = None
+            return f"{line.decode()}\n"
+        said = " ".join([f"{name}={_shown(value)}" for name, value in known])
+        return f"{self._moment(int(now))} {event} {said}\n"
+
+
+def _wrote(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+    except (OSError, ValueError):  # nobody reads any more
+        logging.lastResort = None
 
 
 def _shown(value: Any) -> str:
     if type(value) in (int, float):
         return str(value)
     text = str(value)
-    if text.isascii() and text.isalnum():
-        return text
+    return text if text.isascii() and text.isalnum() else _quoted(text)
+
+
+@lru_cache(maxsize=256)
+def _quoted(text: str) -> str:
+    """A text as it stands in a line. Routes and names of graphs and branches come again."""
     text = _encodable(text)
     return text if _PLAIN.fullmatch(text) else orjson.dumps(text).decode()
 

@@ -25,7 +25,8 @@ from omnigraph.server import wire
 from omnigraph.server.applied_sets import AppliedSets
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.branch_leases import LeaseWatch
-from omnigraph.server.connection import ABORT
+from omnigraph.server.connection import ABORT, JOINED
+from omnigraph.server.joined_writes import JoinedTransport
 from omnigraph.server.oidc_trust import trust_of_file
 from omnigraph.server.policy_files import ReloadedFiles, first_policies
 from omnigraph.server.refusals import HttpRefusal
@@ -50,7 +51,8 @@ class GuardedProtocol(HttpToolsProtocol):
     _is_in_headers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        joined: Any = JoinedTransport(transport)
+        super().connection_made(joined)
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -67,6 +69,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         scope: Any = self.scope
         scope[ABORT] = self.transport.abort
+        scope[JOINED] = self.transport
 
     def on_headers_complete(self) -> None:
         self._headers_came()
@@ -137,6 +140,7 @@ class Worker:
         self._server = WorkerServer(self._config())
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._serve(ready, life))
+        self._log.flush()
         waited = time.monotonic() - self._stopped_at
         self._app.jobs.close(max(0.0, self._settings.limits.drain_seconds - waited))
         self._app.metrics.write()

@@ -185,6 +185,9 @@ def test_SV10_the_feed_is_a_stream_of_events(server: Served) -> None:
         seen: list[dict[str, str]] = []
         with server.client.stream("GET", path, params=params, headers=headers) as response:
             assert response.headers["content-type"] == "text/event-stream"
+            for write in writes:
+                if write.ident is None:  # the stream has begun: it shows what comes from here on
+                    write.start()
             event: dict[str, str] = {}
             for line in response.iter_lines():
                 name, _, value = line.partition(": ")
@@ -205,8 +208,6 @@ def test_SV10_the_feed_is_a_stream_of_events(server: Served) -> None:
         )
         for n in (1, 2)
     ]
-    for write in writes:
-        write.start()
     first, *_ = events({}, 1)
     ids = [c["id"] for b in json.loads(first["data"])["blocks"] for c in b["changes"]]
     assert ids[0] == "e1"

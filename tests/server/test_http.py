@@ -14,6 +14,7 @@ from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.route_table import FLAT, NESTED
 from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import ServerLimits
+from tests.server.process import until
 from tests.server.world import (
     JSON,
     NAMES,
@@ -123,7 +124,15 @@ def test_SV5_a_request_has_an_id_and_a_log_line(
         headers={"X-Request-Id": "my-id-1", "Authorization": "Bearer hush"},
     )
     assert response.headers["x-request-id"] == "my-id-1"
-    line = next(line for line in capsys.readouterr().err.splitlines() if "my-id-1" in line)
+    text = ""
+
+    def logged() -> bool:  # the line leaves at the end of the turn that answered
+        nonlocal text
+        text += capsys.readouterr().err
+        return "my-id-1" in text and text.endswith("\n")
+
+    until(logged)
+    line = next(line for line in text.splitlines() if "my-id-1" in line)
     for fact in ("method=POST", "graph=people", "branch=main", "status=200", "rows=2", "ms="):
         assert fact in line
     assert "hush" not in line

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -87,3 +88,67 @@ def test_threads_end_when_their_pool_is_closed() -> None:
     while any(t.name.startswith("omnigraph-ending") for t in threading.enumerate()):
         assert time.monotonic() < ends_at
         time.sleep(0.01)
+
+
+def test_jobs_of_one_turn_wake_one_thread() -> None:
+    async def run() -> None:
+        pool = BoundedPool("short", THREADS, 100, patience_s=5)
+        names = [pool.submit(lambda: threading.current_thread().name) for _ in range(20)]
+        assert set(await asyncio.gather(*names)) == {"omnigraph-short_1"}
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_a_short_job_passes_a_long_one() -> None:
+    async def run() -> None:
+        pool = BoundedPool("short", 2, 100, patience_s=0.001)
+        end = threading.Event()
+        before, long, after = pool.submit(lambda: 1), pool.submit(end.wait), pool.submit(lambda: 2)
+        # One thread has all three: what it did before the long job is brought, what comes behind
+        # it goes to another thread.
+        assert await asyncio.wait_for(asyncio.gather(before, after), 30) == [1, 2]
+        assert await asyncio.wait_for(pool.submit(lambda: 3), 30) == 3
+        assert not long.done()
+        end.set()
+        assert await long
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_as_many_long_jobs_run_at_once_as_there_are_threads() -> None:
+    async def run() -> None:
+        pool = BoundedPool("long", THREADS, 100, patience_s=0.001)
+        together = threading.Barrier(THREADS)
+        jobs = [pool.submit(lambda: together.wait(30)) for _ in range(THREADS)]
+        assert sorted(await asyncio.gather(*jobs)) == list(range(THREADS))
+        pool.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 0.001])
+def test_every_job_of_many_turns_ends_once(patience_s: float) -> None:
+    async def run() -> None:
+        pool = BoundedPool("many", 3, 10_000, patience_s)
+        ran: list[int] = []
+
+        def job(number: int) -> int:
+            if number % 97 == 0:
+                time.sleep(0.003)
+            ran.append(number)
+            return number
+
+        async def client(first: int) -> list[int]:
+            return [await pool.submit(partial(job, first + n)) for n in range(200)]
+
+        answers = await asyncio.gather(*(client(1_000 * n) for n in range(16)))
+        assert [each for some in answers for each in some] == [
+            1_000 * n + m for n in range(16) for m in range(200)
+        ]
+        assert len(ran) == len(set(ran)) == 3_200
+        assert pool.inside == 0
+        pool.close()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
