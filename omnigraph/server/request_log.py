@@ -60,13 +60,19 @@ class RequestLog:
 
     def _line(self, event: str, facts: dict[str, Any]) -> str:
         now = time.time()
-        known = [(name, value) for name, value in facts.items() if value is not None]
         if self._as_json:
+            known = ((name, value) for name, value in facts.items() if value is not None)
             texts = {n: _encodable(v) if isinstance(v, str) else v for n, v in known}
             line = orjson.dumps({"time": round(now, 3), "event": event, **texts}, default=str)
             return f"{line.decode()}\n"
-        said = " ".join([f"{name}={_shown(value)}" for name, value in known])
-        return f"{self._moment(int(now))} {event} {said}\n"
+        said = [self._moment(int(now)), event]
+        for name, value in facts.items():
+            if value is None:
+                continue
+            kind = type(value)
+            is_plain = kind is int or kind is float or (kind is str and _is_plain(value))
+            said.append(f"{name}={value if is_plain else _quoted(str(value))}")
+        return f"{' '.join(said)}\n"
 
 
 def _wrote(text: str) -> None:
@@ -76,11 +82,8 @@ def _wrote(text: str) -> None:
         logging.lastResort = None
 
 
-def _shown(value: Any) -> str:
-    if type(value) in (int, float):
-        return str(value)
-    text = str(value)
-    return text if text.isascii() and text.isalnum() else _quoted(text)
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isalnum()
 
 
 @lru_cache(maxsize=256)
