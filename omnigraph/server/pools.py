@@ -21,6 +21,7 @@ R = TypeVar("R")
 _PoolJob = tuple["asyncio.Future[Any]", Callable[[], Any]]
 _Outcome = tuple["asyncio.Future[Any]", Any, BaseException | None]
 _OUTCOMES_MAX = 32
+_NO_THREAD_S = 0.1
 _WEIGHT = 0.1
 _BUSY_SECONDS = 1
 _ACTOR_SECONDS = 60
@@ -34,9 +35,9 @@ class BoundedPool:
 
     With `patience_s`, jobs of one turn of the event loop go to one thread, and their outcomes come
     back together: to wake a thread, and to pass it the interpreter's lock, costs more than a point
-    lookup as well. While jobs wait, a look every `patience_s` brings what has ended, and wakes a
-    thread for each that waits if none was taken since the last look. So a short job waits behind a
-    long one for two looks at most while threads are free. Without it each job wakes a thread.
+    lookup as well. While jobs wait, a look every `patience_s` brings what has ended, and wakes one
+    more thread if no job was taken since the last look: what waits behind a long job waits for
+    about as many looks as there are long ones. Without it each job wakes a thread.
     """
 
     def __init__(self, name: str, threads: int, queue: int, patience_s: float = 0.0) -> None:
@@ -124,10 +125,18 @@ class BoundedPool:
             number = min(number, self._threads - self._awake)
             self._awake += number
             missing = self._awake - self._started
-        for _ in range(missing):
+        for started in range(missing):
+            name = f"omnigraph-{self.name}_{self._started + 1}"
+            try:
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+            except RuntimeError:  # the system has no thread left: jobs wait until it has
+                lacking = missing - started
+                with self._lock:
+                    self._awake -= lacking
+                number -= lacking
+                self._loop.call_later(_NO_THREAD_S, self._wake, lacking)
+                break
             self._started += 1
-            name = f"omnigraph-{self.name}_{self._started}"
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
         for _ in range(number):
             self._wakes.put(True)
 

@@ -152,3 +152,26 @@ def test_every_job_of_many_turns_ends_once(patience_s: float) -> None:
         pool.close()
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 0.001])
+def test_jobs_wait_until_the_system_has_a_thread(
+    patience_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refused = threading.Thread.start, []
+
+    def lacking(thread: threading.Thread) -> None:
+        if len(refused) < 3 and thread.name.startswith("omnigraph-scarce"):
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def run() -> None:
+        pool = BoundedPool("scarce", 2, 100, patience_s)
+        jobs = [pool.submit(partial(str, n)) for n in range(5)]
+        assert await asyncio.wait_for(asyncio.gather(*jobs), 30) == [str(n) for n in range(5)]
+        assert refused
+        pool.close()
+
+    monkeypatch.setattr(threading.Thread, "start", lacking)
+    asyncio.run(run())
