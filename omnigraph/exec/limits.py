@@ -57,13 +57,16 @@ class Limits:
 class Stop:
     """Deadline and cancellation of one query, for a caller that may leave while it runs.
 
-    `time_ms_max` lowers the limit of the graph, never raises it.
+    `time_ms_max` lowers the limit of the graph, never raises it. `asked_at` is the moment at which
+    the query was asked for (`time.monotonic`), if that was before the call: it sees what was
+    published until then, and shares the look for a newer head with others that waited meanwhile.
     """
 
-    __slots__ = ("_watch", "is_cancelled", "time_ms_max")
+    __slots__ = ("_watch", "asked_at", "is_cancelled", "time_ms_max")
 
-    def __init__(self, time_ms_max: int | None = None) -> None:
+    def __init__(self, time_ms_max: int | None = None, asked_at: float | None = None) -> None:
         self.time_ms_max = time_ms_max
+        self.asked_at = asked_at
         self.is_cancelled = False
         self._watch: Watch | None = None
 

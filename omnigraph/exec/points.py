@@ -59,9 +59,9 @@ class Points:
         self._store = store
         self._may_list = may_list
 
-    def snapshot(self, text: str, *, kind: str = POINT) -> Snapshot:
-        """What a read at a point sees."""
-        head = self._head(text)
+    def snapshot(self, text: str, *, kind: str = POINT, since: float | None = None) -> Snapshot:
+        """What a read at a point sees; of a branch, as `Store.snapshot` does with `since`."""
+        head = self._head(text, since)
         if head is not None:
             return head
         if _ID.fullmatch(text) and len(text) == _ID_CHARS and self._store.tags.target(text) is None:
@@ -73,14 +73,16 @@ class Points:
                 raise self._unknown(text, text, kind) from None
         return self._store.history.snapshot_at(self._past(text, kind))
 
-    def pinned(self, branch: str | None, snapshot: str | None) -> Snapshot:
+    def pinned(
+        self, branch: str | None, snapshot: str | None, since: float | None = None
+    ) -> Snapshot:
         """What a read sees that was given a branch or a snapshot, each as any point; main if none
         was given."""
         if branch is not None and snapshot is not None:
             raise BadRequest("request may specify branch or snapshot, not both")
         if snapshot is not None:
-            return self.snapshot(snapshot, kind="commit")
-        return self.snapshot(MAIN if branch is None else branch, kind="branch")
+            return self.snapshot(snapshot, kind="commit", since=since)
+        return self.snapshot(MAIN if branch is None else branch, kind="branch", since=since)
 
     def resolve(self, text: str, *, kind: str = POINT) -> Commit:
         """The commit at a point."""
@@ -123,9 +125,9 @@ class Points:
         """The branch that a text names; None if it names another point, or nothing."""
         return None if self._head(text) is None else text
 
-    def _head(self, text: str) -> Snapshot | None:
+    def _head(self, text: str, since: float | None = None) -> Snapshot | None:
         try:
-            return self._store.snapshot(text)
+            return self._store.snapshot(text, since=since)
         except NotFound as missing:
             if missing.kind != "branch":
                 raise

@@ -58,7 +58,7 @@ from omnigraph.graph.policy_guard import PolicyGuard, may_list
 from omnigraph.graph.review_records import ReviewRecords
 from omnigraph.graph.reviews import ReviewsView
 from omnigraph.graph.schema import SchemaView, stored_catalog
-from omnigraph.graph.source_text import query_text
+from omnigraph.graph.source_text import USE_MUTATE, USE_QUERY, query_text
 from omnigraph.graph.undo_verbs import UndoVerbs
 from omnigraph.graph.upkeep_verbs import UpkeepVerbs
 from omnigraph.graph.views import (
@@ -81,8 +81,6 @@ if TYPE_CHECKING:
     from omnigraph.plan.ir import Constant
 
 _ENGINES = ("auto", "local", "spark")
-USE_MUTATE = "use omnigraph mutate; in Python, graph.mutate"
-USE_QUERY = "in Python, graph.query"
 
 
 class Graph(
@@ -226,8 +224,9 @@ class Graph(
         if engine not in _ENGINES:
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
 
-        def attempt(_: int) -> QueryResult:
-            plan, given, pinned = self._planned_read(query, params, name, branch, snapshot)
+        def attempt(losses: int) -> QueryResult:
+            at = stop.asked_at if stop is not None and not losses else None
+            plan, given, pinned = self._planned_read(query, params, name, branch, snapshot, at)
             if engine == "spark" or (engine == "auto" and spark is not None):
                 return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
             return self._reading.run(plan, given, pinned, stop)
@@ -241,9 +240,10 @@ class Graph(
         name: str | None,
         branch: str | None,
         snapshot: str | None,
+        since: float | None = None,
     ) -> "tuple[ReadPlan, dict[str, Constant], Snapshot]":
         """A read with its parameters and its snapshot, if the policy allows it."""
-        pinned = self._guard.pinned(branch, snapshot)
+        pinned = self._guard.pinned(branch, snapshot, since=since)
         is_head = snapshot is None and branch in (None, pinned.branch)
         plan, pinned = planned(self._schemas, query_text(query), name, pinned, is_head=is_head)
         if not isinstance(plan, ReadPlan):
@@ -303,8 +303,7 @@ class Graph(
             plan = compile_query(text, catalog, name)
             if isinstance(plan, ReadPlan):
                 raise BadRequest(
-                    f"'{plan.name}' is a read — use omnigraph query {plan.name}",
-                    USE_QUERY,
+                    f"'{plan.name}' is a read — use omnigraph query {plan.name}", USE_QUERY
                 )
             if reads_by_match(plan):
                 self._guard.reads(branch)

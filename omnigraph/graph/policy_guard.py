@@ -133,12 +133,16 @@ class PolicyGuard:
             self.require(Action.READ, owner)
 
     def pinned(
-        self, branch: str | None, snapshot: str | None, action: Action = Action.READ
+        self,
+        branch: str | None,
+        snapshot: str | None,
+        action: Action = Action.READ,
+        since: float | None = None,
     ) -> Snapshot:
         """What a read or an export sees, once it is allowed."""
         self.require_ever(action, branch if snapshot is None else None)
         with _looking_for(self, snapshot or branch or MAIN, action):
-            pinned = self.points.pinned(branch, snapshot)
+            pinned = self.points.pinned(branch, snapshot, since)
         self.require(action, pinned.branch)
         return pinned
 

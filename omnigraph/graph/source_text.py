@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 else:
     near_path = deferred("omnigraph.catalog.near_paths", "near_path")
 
+USE_MUTATE = "use omnigraph mutate; in Python, graph.mutate"
+USE_QUERY = "in Python, graph.query"
+"""Hints for a text that the other verb takes."""
+
 
 def schema_text(schema: str | os.PathLike[str]) -> str:
     """The text of a schema; a string that ends in `.pg` is a path."""

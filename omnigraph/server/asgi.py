@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import msgspec
@@ -347,7 +347,7 @@ class ServerApp:
 
     async def _run_read(self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive) -> Answer:
         seconds = self._deadline(call.headers)
-        call.stop = Stop(int(seconds * 1000))
+        call.stop = Stop(int(seconds * 1000), asked_at=monotonic())
         future = self.reads.submit(lambda: endpoint.route(call), wait_s=seconds)
         watcher: asyncio.Task[None] | None = None
         watching: int  # what the watchdog does next for this read

@@ -9,8 +9,8 @@ from contextlib import suppress
 from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest, Forbidden, NotFound
 from omnigraph.exec.read.result import json_rows
-from omnigraph.graph.door import USE_QUERY
 from omnigraph.graph.handles import Transaction
+from omnigraph.graph.source_text import USE_QUERY
 from omnigraph.plan.compile import compile_query
 from omnigraph.plan.explain import explain as explain_plan
 from omnigraph.plan.lint import lint as lint_text

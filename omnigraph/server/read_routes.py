@@ -9,7 +9,7 @@ from omnigraph.catalog import codec
 from omnigraph.errors import BadRequest, LimitExceeded
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.read.result import QueryResult
-from omnigraph.graph.door import USE_MUTATE
+from omnigraph.graph.source_text import USE_MUTATE
 from omnigraph.server import wire
 from omnigraph.server.bodies import commit_output, read_output, snapshot_output
 from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main

@@ -14,7 +14,7 @@ from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest, PreconditionFailed
 from omnigraph.exec.load.request import LoadResult
 from omnigraph.exec.merge.resolve import Resolve
-from omnigraph.graph.door import USE_QUERY
+from omnigraph.graph.source_text import USE_QUERY
 from omnigraph.server import branch_leases, wire
 from omnigraph.server.bodies import change_output, commit_output, load_output, merge_output
 from omnigraph.server.call import JSON, Answer, RouteCall, answered, branch_or_main, require_media

@@ -153,14 +153,16 @@ class Store(LateParts):
         commit: str | None = None,
         recent: bool = False,
         seen_by: "Write | None" = None,
+        since: float | None = None,
     ) -> Snapshot:
         """What a read sees now, or saw at a commit; with `recent` what it saw a moment ago, without
-        a look if this process has just had one; or what a write builds on."""
+        a look if this process has just had one; or what a write builds on. A read that was asked
+        for at `since` (`time.monotonic`) shares a look that began later."""
         if seen_by is not None:
             return self.manifest.snapshot(seen_by.state)
         if commit is not None:
             return self.history.snapshot(commit)
-        known = self.manifest.recent(branch) if recent else self.manifest.state(branch)
+        known = self.manifest.recent(branch) if recent else self.manifest.state(branch, since=since)
         return self.manifest.snapshot(known)
 
     def reader(

@@ -6,6 +6,7 @@ state and spare the first look; its publisher builds on that second look.
 """
 
 import math
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,6 +54,7 @@ class Manifest:
         self._copies = copies
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
+        self._look_began: dict[str, float] = {}  # when it began the last such look, `monotonic`
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
         self._snapshots: dict[str, tuple[State, Snapshot]] = {}
         self._past: Lru[str, State] = Lru(_PAST_MAX)
@@ -60,9 +62,21 @@ class Manifest:
 
     # Reading
 
-    def state(self, branch: str, *, own: bool = False) -> State:
-        """The branch as it is now. What is new is this process's `own` work, or that of others."""
+    def state(self, branch: str, *, own: bool = False, since: float | None = None) -> State:
+        """The branch as it is now. What is new is this process's `own` work, or that of others. For
+        a read that was asked for at `since`, a look that began later is new enough: it saw all that
+        was published before."""
+        # In this order: whoever ends a look remembers the state before the moment it began.
+        looked = self._look_began.get(branch, -math.inf)
         known = self._states.get(branch)
+        if since is not None and known is not None and looked >= since:
+            return known
+        began = time.monotonic()
+        state = self._state_now(branch, known, own=own)
+        self._look_began[branch] = began
+        return state
+
+    def _state_now(self, branch: str, known: State | None, *, own: bool) -> State:
         # A version that this process has not seen is there for `RECLAIM_AGE_S` at least, so
         # versions can be counted up from the one it knows.
         counts = now_s() - self._looked.get(branch, -math.inf) <= RECLAIM_AGE_S / 2
@@ -228,8 +242,8 @@ class Manifest:
     def close(self, *, but: Collection[str] = ()) -> None:
         """Drop everything remembered, but that of these branches."""
         with self._turn:
-            remembered = (self._states, self._looked, self._contested, self._snapshots)
-            for each in remembered:
+            looks = (self._looked, self._look_began, self._contested)
+            for each in (self._states, self._snapshots, *looks):
                 for branch in set(each).difference(but):
                     each.pop(branch, None)
             self._past.discard(lambda branch: branch not in but)
@@ -239,6 +253,7 @@ class Manifest:
         with self._turn:
             self._states.pop(branch, None)
             self._looked.pop(branch, None)
+            self._look_began.pop(branch, None)
             self._contested.pop(branch, None)
             self._snapshots.pop(branch, None)
             self._past.pop(branch)

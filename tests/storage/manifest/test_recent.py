@@ -1,5 +1,9 @@
-"""Writes based on a recent state of the branch: a stale base is noticed before it is durable."""
+"""Writes based on a recent state of the branch: a stale base is noticed before it is durable. Reads
+that share a look: they see what was published before they were asked for."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
@@ -158,3 +162,58 @@ def test_x2_versions_that_others_published_are_counted_up_not_listed(
     append(other, PERSON, f"other{next(numbers)}")
     assert store.manifest.state("main").version == other.manifest.state("main").version
     assert listings
+
+
+def test_reads_that_were_asked_for_before_a_look_began_share_it(store: Store, local: Where) -> None:
+    append(store, PERSON, "a")
+    asked_at = time.monotonic()
+    append(local.open(), PERSON, "b")
+    before = store.stats.view()
+    seen = [store.snapshot(since=asked_at) for _ in range(20)]
+    assert store.stats.view().since(before).calls["object.head"] <= 2
+    assert len(set(map(id, seen))) == 1
+    assert seen[0].tables[PERSON].row_count == 2
+
+
+def test_a_read_that_is_asked_for_after_a_look_began_looks(store: Store, local: Where) -> None:
+    other = local.open()
+    for number in range(5):
+        append(other, PERSON, f"p{number}")
+        assert store.snapshot(since=time.monotonic()).tables[PERSON].row_count == number + 1
+
+
+def test_no_look_of_a_branch_before_its_deletion_is_shared(store: Store, local: Where) -> None:
+    store.branches.create("b")
+    other = local.open()
+    store.snapshot("b")
+    other.branches.delete("b")
+    with pytest.raises(NotFound):
+        store.snapshot("b", since=time.monotonic())
+
+
+def test_shared_looks_miss_nothing_that_was_published_before_they_were_asked_for(
+    store: Store, local: Where
+) -> None:
+    append(store, PERSON, "first")
+    known, ended = [1], threading.Event()
+
+    def publish() -> None:
+        other = local.open()
+        for number in range(25):
+            append(other, PERSON, f"p{number}")
+            known[0] += 1
+        ended.set()
+
+    def read() -> list[tuple[int, int]]:
+        seen = []
+        while not ended.is_set():
+            least, asked_at = known[0], time.monotonic()
+            time.sleep(0.0005)  # it waits for a thread, and others look meanwhile
+            seen.append((least, store.snapshot(since=asked_at).tables[PERSON].row_count))
+        return seen
+
+    with ThreadPoolExecutor(5) as threads:
+        readers = [threads.submit(read) for _ in range(4)]
+        threads.submit(publish).result()
+        for reader in readers:
+            assert all(rows >= least for least, rows in reader.result())
