@@ -225,8 +225,8 @@ class Graph(
             raise BadRequest(f"'{engine}' is no engine", f"use {', '.join(_ENGINES)}")
 
         def attempt(losses: int) -> QueryResult:
-            at = stop.asked_at if stop is not None and not losses else None
-            plan, given, pinned = self._planned_read(query, params, name, branch, snapshot, at)
+            since = stop.asked_at if stop is not None and not losses else None
+            plan, given, pinned = self._planned_read(query, params, name, branch, snapshot, since)
             if engine == "spark" or (engine == "auto" and spark is not None):
                 return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
             return self._reading.run(plan, given, pinned, stop)

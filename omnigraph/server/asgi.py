@@ -37,7 +37,7 @@ from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.oidc_trust import OidcTrust
-from omnigraph.server.pools import BoundedPool, WriteAdmission
+from omnigraph.server.pools import PATIENCE_S, BoundedPool, WriteAdmission
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.request_log import RequestLog
@@ -59,7 +59,6 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _LEAVES_AFTER_S = 0.05
 _LATE_S = 1.0
 _GONE = 499
-_PATIENCE_S = 0.002
 _random = Random()  # an id must differ from others, and need not be hard to guess
 _CUT_OFF = (
     "the server stopped before this was done; a write may have been made: send it again with its "
@@ -91,7 +90,7 @@ class ServerApp:
         pages = PAGES if settings.ui else ()
         self._router = Router((*server_endpoints(), *NESTED, *flat, *pages))
         limits = self._limits = settings.limits
-        self.reads = BoundedPool("read", limits.read_threads, limits.read_queue, _PATIENCE_S)
+        self.reads = BoundedPool("read", limits.read_threads, limits.read_queue, PATIENCE_S)
         self.writes = BoundedPool("write", limits.write_threads, limits.write_queue)
         self._watchdog = Watchdog()
         self._bodies = BodyReader(limits, settings.run_folder or None, self._watchdog)

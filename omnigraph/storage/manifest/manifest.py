@@ -143,18 +143,8 @@ class Manifest:
             return None
         ref = self._datasets.ref(LOCATION, branch)
         if ref is None:
-            raise NotFound("branch", branch, self._point_hint(branch))
+            raise NotFound("branch", branch, _point_hint(self._tag_refs, branch))
         return ref.identity
-
-    def _point_hint(self, name: str) -> str:
-        """Advice for a caller that needs a branch and was given a point in time."""
-        is_point = any(mark in name for mark in POINT_MARKS) or _is_ulid(name)
-        if not is_point and self._tag_refs.get(LOCATION, name) is None:
-            return ""
-        return (
-            "it is a point in time, and this needs a branch: make one with "
-            f"`omnigraph branch create NAME --from {name}`"
-        )
 
     @contextmanager
     def reading(self, branch: str, identity: ForkId | None) -> Iterator[None]:
@@ -257,6 +247,17 @@ class Manifest:
             self._contested.pop(branch, None)
             self._snapshots.pop(branch, None)
             self._past.pop(branch)
+
+
+def _point_hint(tag_refs: TagRefs, name: str) -> str:
+    """Advice for a caller that needs a branch and was given a point in time."""
+    is_point = any(mark in name for mark in POINT_MARKS) or _is_ulid(name)
+    if not is_point and tag_refs.get(LOCATION, name) is None:
+        return ""
+    return (
+        "it is a point in time, and this needs a branch: make one with "
+        f"`omnigraph branch create NAME --from {name}`"
+    )
 
 
 def _looked_at(
