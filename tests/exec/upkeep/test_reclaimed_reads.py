@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,8 +131,8 @@ def test_a_head_that_is_cleaned_up_while_it_is_read_is_read_as_it_is_then(
     with reopened(graph) as reader:
         pinned, pins = reader._guard.pinned, list[str]()
 
-        def moved_on(branch: str | None, snapshot: str | None) -> Snapshot:
-            snapshot_ = pinned(branch, snapshot)
+        def moved_on(_: object, *given: Any, **named: Any) -> Snapshot:
+            snapshot_ = pinned(*given, **named)
             pins.append(snapshot_.commit_id)
             if len(pins) == 1:
                 for age in (8, 9):
@@ -141,7 +142,7 @@ def test_a_head_that_is_cleaned_up_while_it_is_read_is_read_as_it_is_then(
                 clean(graph)
             return snapshot_
 
-        monkeypatch.setattr(type(reader._guard), "pinned", lambda _, *given: moved_on(*given))
+        monkeypatch.setattr(type(reader._guard), "pinned", moved_on)
         rows = reader.query(NAMES).rows
         assert {"p.name": "p4", "p.age": 9} in rows
         assert len(pins) == 2
