@@ -54,7 +54,9 @@ class Manifest:
         self._copies = copies
         self._states: dict[str, State] = {}
         self._looked: dict[str, float] = {}  # when this process last saw a branch
-        self._look_began: dict[str, float] = {}  # when it began the last such look, `monotonic`
+        self._shared: dict[
+            str, tuple[float, State]
+        ] = {}  # the last look: when it began, `monotonic`
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
         self._snapshots: dict[str, tuple[State, Snapshot]] = {}
         self._past: Lru[str, State] = Lru(_PAST_MAX)
@@ -66,14 +68,12 @@ class Manifest:
         """The branch as it is now. What is new is this process's `own` work, or that of others. For
         a read that was asked for at `since`, a look that began later is new enough: it saw all that
         was published before."""
-        # In this order: whoever ends a look remembers the state before the moment it began.
-        looked = self._look_began.get(branch, -math.inf)
-        known = self._states.get(branch)
-        if since is not None and known is not None and looked >= since:
-            return known
+        shared = self._shared.get(branch) if since is not None else None
+        if since is not None and shared is not None and shared[0] >= since:
+            return shared[1]
         began = time.monotonic()
-        state = self._state_now(branch, known, own=own)
-        self._look_began[branch] = began
+        state = self._state_now(branch, self._states.get(branch), own=own)
+        self._shared[branch] = began, state
         return state
 
     def _state_now(self, branch: str, known: State | None, *, own: bool) -> State:
@@ -232,7 +232,7 @@ class Manifest:
     def close(self, *, but: Collection[str] = ()) -> None:
         """Drop everything remembered, but that of these branches."""
         with self._turn:
-            looks = (self._looked, self._look_began, self._contested)
+            looks = (self._looked, self._shared, self._contested)
             for each in (self._states, self._snapshots, *looks):
                 for branch in set(each).difference(but):
                     each.pop(branch, None)
@@ -243,7 +243,7 @@ class Manifest:
         with self._turn:
             self._states.pop(branch, None)
             self._looked.pop(branch, None)
-            self._look_began.pop(branch, None)
+            self._shared.pop(branch, None)
             self._contested.pop(branch, None)
             self._snapshots.pop(branch, None)
             self._past.pop(branch)
