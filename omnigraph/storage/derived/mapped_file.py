@@ -1,8 +1,8 @@
-"""Memory-mapped file of typed arrays (mmap) with a checksum for every block of 64 KiB.
+"""Memory-mapped file of typed arrays (mmap) with a checksum for every block of 4 KiB.
 
     prelude   magic, format, length of the facts, length of the arrays
     facts     JSON: what the file is of, and where each array lies
-    sums      CRC-32 of each block of the arrays
+    sums      CRC-32 of each block of the arrays; blocks of a file past 512 MiB are larger
     arrays    from the next block on; each begins at a multiple of 64 bytes
 
 Invariant: no byte of an array is used before the checksum of its block was compared once in this
@@ -27,9 +27,15 @@ from omnigraph import number_arrays
 from omnigraph.light_dataclass import dataclass
 
 MAGIC = b"OGDERIVD"
-FORMAT = 1
-BLOCK = 1 << 16
-_SHIFT = 16
+FORMAT = 2
+_COARSE = 1  # the format before it, whose blocks all have the size of the largest
+BLOCK = 1 << 12
+"""Bytes of a block, but in huge files. A lookup compares the few blocks that it is the first to
+touch: of 64 KiB each they took most of its time, the more the larger the file."""
+
+_SHIFT = 12
+_SHIFT_MAX = 16
+_BLOCKS_MAX = 1 << 17  # their checksums are read whole when the file is opened
 _ALIGNED = 64
 _PRELUDE = struct.Struct("<8sIIQ")
 _HEADER_MAX = 64 << 20
@@ -94,13 +100,14 @@ class NumberRange:
 class BlockArray:
     """Numbers in the blocks of a mapped file."""
 
-    __slots__ = ("_end", "_file", "_first", "_view", "_width")
+    __slots__ = ("_end", "_file", "_first", "_shift", "_view", "_width")
 
     def __init__(self, file: "MappedFile", view: np.ndarray, offset: int) -> None:
         self._file = file
         self._view = view
         self._first, self._end = offset, offset + view.nbytes
         self._width = view.dtype.itemsize
+        self._shift = file.shift
 
     def __len__(self) -> int:
         return len(self._view)
@@ -121,8 +128,8 @@ class BlockArray:
         blocks = indexes.astype(np.int64)
         blocks *= self._width
         blocks += self._first
-        blocks >>= _SHIFT
-        for block in _once(blocks, self._end >> _SHIFT).tolist():
+        blocks >>= self._shift
+        for block in _once(blocks, self._end >> self._shift).tolist():
             file.verify_block(block)
 
     def slice(self, first: int, end: int) -> np.ndarray:
@@ -137,7 +144,7 @@ class BlockArray:
         """One number, as Python has it."""
         file = self._file
         if not file.is_verified:
-            file.verify_block((index * self._width + self._first) >> _SHIFT)
+            file.verify_block((index * self._width + self._first) >> self._shift)
         return self._view.item(index)
 
     @property
@@ -150,7 +157,7 @@ class BlockArray:
 class _Blocks:
     """The checksums of a file's blocks, and which of them were compared."""
 
-    sums: np.ndarray
+    sums: memoryview
     compared: bytearray
     left: int
 
@@ -164,13 +171,14 @@ class MappedFile:
         try:
             with path.open("rb", buffering=0) as stream:
                 self.size = os.fstat(stream.fileno()).st_size
-                self.facts, sections, sums, start, length = _header(path, stream, digest, self.size)
+                header = _header(path, stream, digest, self.size)
                 map_ = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as cause:
             raise DamagedFile(path, str(cause)) from cause
-        self._data = memoryview(map_)[start : start + length]
-        self._blocks = _Blocks(sums, bytearray(len(sums)), len(sums))
-        self._sections = sections
+        self.facts, self._sections, self.shift = header.facts, header.sections, header.shift
+        self._data = memoryview(map_)[header.first : header.first + header.length]
+        count = len(header.sums)
+        self._blocks = _Blocks(header.sums.data, bytearray(count), count)
 
     @property
     def is_verified(self) -> bool:
@@ -192,16 +200,21 @@ class MappedFile:
 
     def verify(self, first: int, end: int) -> None:
         """Compare the checksums of the blocks between two offsets."""
-        if self._blocks.left and end > first:
-            for block in range(first >> _SHIFT, ((end - 1) >> _SHIFT) + 1):
-                self.verify_block(block)
+        blocks = self._blocks
+        if not blocks.left or end <= first:
+            return
+        end_block = ((end - 1) >> self.shift) + 1
+        block = blocks.compared.find(0, first >> self.shift, end_block)
+        while block >= 0:
+            self.verify_block(block)
+            block = blocks.compared.find(0, block + 1, end_block)
 
     def is_verified_between(self, first: int, end: int) -> bool:
         """Whether every block between two offsets was compared."""
         blocks = self._blocks
         if not blocks.left or end <= first:
             return True
-        return blocks.compared.find(0, first >> _SHIFT, ((end - 1) >> _SHIFT) + 1) < 0
+        return blocks.compared.find(0, first >> self.shift, ((end - 1) >> self.shift) + 1) < 0
 
     def verify_all(self) -> None:
         """Compare the checksum of every block."""
@@ -212,7 +225,7 @@ class MappedFile:
         blocks = self._blocks
         if blocks.compared[block]:
             return
-        data = self._data[block << _SHIFT : (block + 1) << _SHIFT]
+        data = self._data[block << self.shift : (block + 1) << self.shift]
         if zlib.crc32(data) != blocks.sums[block]:
             raise DamagedFile(self.path, f"the checksum of block {block} is wrong")
         blocks.compared[block] = 1
@@ -232,18 +245,34 @@ _Section = tuple[str, int, int, bool]
 """Its type, its offset (or first number), its length, and whether it is a range."""
 
 
-def _header(
-    path: Path, stream: Any, digest: str, size: int
-) -> tuple[dict[str, Any], dict[str, _Section], np.ndarray, int, int]:
-    start = stream.read(BLOCK)
+@dataclass(slots=True)
+class _Header:
+    """What precedes the arrays, and where they lie."""
+
+    facts: dict[str, Any]
+    sections: dict[str, _Section]
+    sums: np.ndarray
+    first: int
+    length: int
+    shift: int
+
+
+def _shift_of(length: int) -> int:
+    """The size of a block, as a power of two, of a file whose arrays take so many bytes."""
+    return min(max(_SHIFT, (max(length - 1, 0) // _BLOCKS_MAX).bit_length()), _SHIFT_MAX)
+
+
+def _header(path: Path, stream: Any, digest: str, size: int) -> _Header:
+    start = stream.read(1 << _SHIFT_MAX)
     if len(start) < _PRELUDE.size:
         raise DamagedFile(path, "it is too short")
     magic, format, facts_length, length = _PRELUDE.unpack_from(start)
-    if magic != MAGIC or format != FORMAT:
+    if magic != MAGIC or format not in (_COARSE, FORMAT):
         raise DamagedFile(path, f"it is no file of format {FORMAT}")
-    count = -(-length // BLOCK)
+    shift = _SHIFT_MAX if format == _COARSE else _shift_of(length)
+    count = -(-length >> shift)
     end = _PRELUDE.size + facts_length + 4 * count
-    first = -(-end // BLOCK) * BLOCK
+    first = -(-end >> shift) << shift
     if end > _HEADER_MAX or first + length != size:
         raise DamagedFile(path, f"it has {size} bytes and should have {first + length}")
     while len(start) < end:
@@ -256,7 +285,7 @@ def _header(
     document = orjson.loads(start[_PRELUDE.size : _PRELUDE.size + facts_length])
     sections = {name: _section(each) for name, each in document["arrays"].items()}
     sums = np.frombuffer(start[end - 4 * count : end], "<u4")
-    return document["facts"], sections, sums, first, length
+    return _Header(document["facts"], sections, sums, first, length, shift)
 
 
 def _section(each: list[Any]) -> _Section:
@@ -284,15 +313,16 @@ def write_file(
         padding = -len(data) % _ALIGNED
         parts += [data, bytes(padding)]
         offset += len(data) + padding
-    padding = -offset % BLOCK
+    shift = _shift_of(offset)
+    padding = -offset % (1 << shift)
     parts.append(bytes(padding))
     length = offset + padding
-    sums = _sums(parts, length)
+    sums = _sums(parts, length, 1 << shift)
     document = orjson.dumps({"facts": dict(facts), "arrays": sections})
     header = _PRELUDE.pack(MAGIC, FORMAT, len(document), length) + document + sums.tobytes()
     with path.open("xb", buffering=0) as stream:
         _write_all(stream, header)
-        _write_all(stream, bytes(-len(header) % BLOCK))
+        _write_all(stream, bytes(-len(header) % (1 << shift)))
         for part in parts:
             _write_all(stream, part)
         os.fsync(stream.fileno())
@@ -308,16 +338,16 @@ def _is_range(array: np.ndarray) -> bool:
     return bool((array[1:] > array[:-1]).all())
 
 
-def _sums(parts: list[memoryview | bytes], length: int) -> np.ndarray:
-    sums = np.zeros(length // BLOCK, "<u4")
+def _sums(parts: list[memoryview | bytes], length: int, size: int) -> np.ndarray:
+    sums = np.zeros(length // size, "<u4")
     block, filled, value = 0, 0, 0
     for part in parts:
         view, done = memoryview(part), 0
         while done < len(view):
-            step = min(BLOCK - filled, len(view) - done)
+            step = min(size - filled, len(view) - done)
             value = zlib.crc32(view[done : done + step], value)
             done, filled = done + step, filled + step
-            if filled == BLOCK:
+            if filled == size:
                 sums[block] = value
                 block, filled, value = block + 1, 0, 0
     return sums

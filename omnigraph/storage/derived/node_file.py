@@ -17,7 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.number_arrays import to_arrow
-from omnigraph.storage.derived.mapped_file import BlockArray, DamagedFile, MappedFile, NumberArray
+from omnigraph.storage.derived.mapped_file import (
+    BLOCK,
+    BlockArray,
+    DamagedFile,
+    MappedFile,
+    NumberArray,
+)
 from omnigraph.storage.derived.text_hash import TextHash
 
 NO_ROW = np.uint64(2**64 - 1)
@@ -132,7 +138,7 @@ class NodeFile:
         self._text.verify(np.concatenate((first[filled], last[filled] - 1)))
         # An id longer than a block has blocks between its ends.
         for start, end in zip(first.tolist(), last.tolist(), strict=True):
-            if end - start > 4096:
+            if end - start > BLOCK:
                 self._text.slice(start, end)
 
     def _array(self) -> pa.Array:

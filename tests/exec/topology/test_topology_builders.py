@@ -15,6 +15,7 @@ from omnigraph.exec.topology.build import build_topology
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.derived.column_file import is_column_kind
+from omnigraph.storage.derived.mapped_file import BLOCK
 from omnigraph.storage.lance.derived_bases import EdgeBase, NodeBase
 from omnigraph.types import TableKey
 from tests.forked import KILLED, context, run
@@ -416,7 +417,7 @@ def test_TP6_check_tells_files_that_are_damaged_or_differ(tmp_path: Path) -> Non
         assert graph.check().ok
         for file in files_of(path):
             data = bytearray(file.read_bytes())
-            data[-60_000] ^= 1
+            data[-BLOCK] ^= 1
             file.unlink()
             file.write_bytes(data)
         findings = graph.check().findings

@@ -9,6 +9,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.storage.derived.mapped_file import BLOCK
 from omnigraph.storage.derived.remote_copies import evict
 from tests.exec.topology.test_topology_builders import (
     FRIENDS,
@@ -69,7 +70,7 @@ def test_TP4_files_lie_beside_the_graph_and_are_copied_by_digest(
         assert graph.check().ok
     for path in copies(tmp_path / "another"):
         data = bytearray(path.read_bytes())
-        data[-60_000] ^= 1
+        data[-BLOCK] ^= 1
         path.write_bytes(data)
     with opened(where) as graph:
         assert answers(graph) == right

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.storage.derived import mapped_file
 from omnigraph.storage.derived.derived_folder import DerivedName
 from omnigraph.storage.derived.mapped_file import BLOCK, DamagedFile, MappedFile, write_file
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile, node_arrays
@@ -45,7 +46,7 @@ def test_TP3_every_array_comes_back_whole_in_slices_and_one_by_one(tmp_path: Pat
 def test_TP3_a_block_is_compared_when_it_is_touched_and_not_before(tmp_path: Path) -> None:
     path = written(tmp_path).path
     data = bytearray(path.read_bytes())
-    data[-BLOCK - 100] ^= 1  # in the middle of "bytes"
+    data[-9 * BLOCK - 100] ^= 1  # in the middle of "bytes"
     path.write_bytes(data)
     name = DerivedName.parsed(path.name)
     assert name is not None
@@ -100,6 +101,32 @@ def test_TP3_every_byte_range_that_is_damaged_is_refused_or_never_used(tmp_path:
             continue
         unused = whole[start : start + 997]
         assert not any(unused), "only the padding behind the header is of no use"
+
+
+@given(st.integers(0, 1 << 35))
+def test_TP3_a_reader_finds_blocks_of_the_size_that_the_writer_chose(offset: int) -> None:
+    shift = mapped_file._shift_of(offset)
+    padded = offset + -offset % (1 << shift)
+    assert mapped_file._shift_of(padded) == shift
+    assert padded >> shift <= 1 << 17 or shift == 16
+
+
+def test_TP3_files_of_the_format_before_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(mapped_file, "FORMAT", 1)
+        earlier.setattr(mapped_file, "_SHIFT", 16)
+        earlier_file = written(tmp_path)
+    assert earlier_file.size % (1 << 16) == 0
+    file = MappedFile(earlier_file.path, earlier_file.digest)
+    for name, array in ARRAYS.items():
+        assert (file.array(name).whole() == array).all()
+    data = bytearray(file.path.read_bytes())
+    data[-(1 << 16) - 100] ^= 1
+    file.path.write_bytes(data)
+    with pytest.raises(DamagedFile, match="checksum"):
+        MappedFile(file.path, file.digest).array("bytes").whole()
 
 
 @pytest.mark.parametrize("length", [0, 5, 24, BLOCK, 2 * BLOCK + 1, -1, +1])
