@@ -6,13 +6,12 @@ the whole. A slow client holds no thread.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 from omnigraph.server.call import Answer
 from omnigraph.server.connection import (
     ABORT,
-    JOINED,
+    WHOLE,
     AnswerBroken,
     ClientGone,
     Receive,
@@ -30,7 +29,6 @@ from omnigraph.server.watchdog import Watchdog
 _STREAM_SECONDS = 5
 _EVENT_STREAMS_MAX = 256
 _PIECE_BYTES = 1 << 18
-_APART = nullcontext()
 
 _SENT = (
     "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range",
@@ -95,16 +93,14 @@ class AnswerSender:
                 raise
             return answer.status
         body = b"" if is_bodiless else answer.body
-        try:
-            if len(body) <= _PIECE_BYTES:
-                within = self._watchdog.within(self._limits.send_seconds)
-                with within, scope.get(JOINED, _APART):
-                    await send(start)
-                    await send({"type": "http.response.body", "body": body})
+        if len(body) <= _PIECE_BYTES:
+            whole = scope.get(WHOLE)
+            if whole is not None and whole.answer(answer.status, fields, body):
                 return answer.status
+        try:
             with self._watchdog.within(self._limits.send_seconds):
                 await send(start)
-            for begin in range(0, len(body), _PIECE_BYTES):
+            for begin in range(0, max(len(body), 1), _PIECE_BYTES):
                 piece = body[begin : begin + _PIECE_BYTES]
                 more = begin + _PIECE_BYTES < len(body)
                 # The web server waits before a piece until the client has read the ones before it.

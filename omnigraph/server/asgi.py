@@ -31,7 +31,16 @@ from omnigraph.server.applied_sets import AppliedSets, worker_document
 from omnigraph.server.bearer import Tokens
 from omnigraph.server.body_reader import BodyReader
 from omnigraph.server.call import Answer, JobDesk, RouteCall, answered, branch_or_main
-from omnigraph.server.connection import PROGRESS, AnswerBroken, ClientGone, Receive, Scope, Send
+from omnigraph.server.connection import (
+    PROGRESS,
+    AnswerBroken,
+    ClientGone,
+    Receive,
+    Scope,
+    Send,
+    refuse_scope,
+    when_gone,
+)
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
 from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
@@ -111,7 +120,7 @@ class ServerApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await _refuse_scope(scope, receive, send)
+            await refuse_scope(scope, receive, send)
             return
         started = perf_counter()
         headers = RequestHeaders(scope["headers"])
@@ -252,8 +261,8 @@ class ServerApp:
         try:
             denial = self.gate.denial(endpoint, call)
             if denial is None:
-                return await self._run(endpoint, call, receive, stack)
-            return await self._denied(endpoint, call, receive, stack, denial)
+                return await self._run(endpoint, call, scope, receive, stack)
+            return await self._denied(endpoint, call, scope, receive, stack, denial)
         except Forbidden as denied:
             if denied.action == Action.INVOKE_QUERY and graph_id in self.gate.policies.graphs:
                 raise HttpRefusal(404, "stored query not found") from denied
@@ -262,10 +271,15 @@ class ServerApp:
     # ---- running
 
     async def _run(
-        self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive, stack: ExitStack
+        self,
+        endpoint: ApiEndpoint,
+        call: RouteCall,
+        scope: Scope,
+        receive: Receive,
+        stack: ExitStack,
     ) -> Answer:
         if endpoint.size is not BodySize.NONE:
-            await self._bodies.read(endpoint, call, receive, stack)
+            await self._bodies.read(endpoint, call, scope, receive, stack)
         endpoint = in_lane(endpoint, call)
         if endpoint.lane is Lane.WRITE:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
@@ -286,7 +300,7 @@ class ServerApp:
         """A page for people: known by a cookie, and its forms by a token of their own."""
         call = self._pages.call(endpoint, path, scope, headers, facts, self._limits)
         if endpoint.size is not BodySize.NONE:
-            await self._bodies.read(endpoint, call, receive, stack)
+            await self._bodies.read(endpoint, call, scope, receive, stack)
         self._pages.admit(endpoint, call)
         if endpoint.operation == EVENTS:
             stream = commit_events(self.reads.submit, call, self.stopping)
@@ -300,6 +314,7 @@ class ServerApp:
         self,
         endpoint: ApiEndpoint,
         call: RouteCall,
+        scope: Scope,
         receive: Receive,
         stack: ExitStack,
         denial: Forbidden,
@@ -307,7 +322,7 @@ class ServerApp:
         """Deny a request that no branch would allow: the graph does so when it is asked, and knows
         the branch. Whatever else is wrong with the request, its sender learns no more."""
         try:
-            await self._run(endpoint, call, receive, stack)
+            await self._run(endpoint, call, scope, receive, stack)
         except (Forbidden, ClientGone):
             raise
         except Exception:  # noqa: BLE001  it may not even know what is wrong
@@ -353,9 +368,9 @@ class ServerApp:
 
         def watch() -> None:
             nonlocal watcher, watching
-            watcher = self._watchdog.loop.create_task(_cancel_when_gone(receive, call.stop, future))
-            left_s = seconds + _LATE_S - _LEAVES_AFTER_S
-            watching = self._watchdog.add(left_s, partial(_give_up, call.stop, future))
+            give_up = partial(_give_up, call.stop, future)
+            watcher = self._watchdog.loop.create_task(when_gone(receive, give_up))
+            watching = self._watchdog.add(seconds + _LATE_S - _LEAVES_AFTER_S, give_up)
 
         watching = self._watchdog.add(_LEAVES_AFTER_S, watch)
         try:
@@ -477,24 +492,3 @@ def _require_api(headers: RequestHeaders) -> None:
 def _give_up(stop: Stop, future: "asyncio.Future[Answer]") -> None:
     stop.cancel()
     future.cancel()
-
-
-async def _cancel_when_gone(receive: Receive, stop: Stop, future: "asyncio.Future[Answer]") -> None:
-    """End a read whose client has left."""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            stop.cancel()
-            future.cancel()
-            return
-
-
-async def _refuse_scope(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "lifespan":
-        while True:
-            message = await receive()
-            await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                return
-    await receive()
-    await send({"type": "websocket.close", "code": 1003})

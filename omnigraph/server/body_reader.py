@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from omnigraph.server.call import JSON, RouteCall, require_media
-from omnigraph.server.connection import ClientGone, Receive
+from omnigraph.server.connection import WHOLE, ClientGone, Receive, Scope
 from omnigraph.server.endpoint import ApiEndpoint, BodySize
 from omnigraph.server.refusals import HttpRefusal, too_large, unread
 from omnigraph.server.serve_settings import ServerLimits
@@ -34,7 +34,12 @@ class BodyReader:
         }
 
     async def read(
-        self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive, stack: ExitStack
+        self,
+        endpoint: ApiEndpoint,
+        call: RouteCall,
+        scope: Scope,
+        receive: Receive,
+        stack: ExitStack,
     ) -> None:
         """Read the body whole, within its cap and its time."""
         limits = self._limits
@@ -48,6 +53,13 @@ class BodyReader:
                 cap = limits.spooled_load_bytes
         if length is not None and length.isdigit() and int(length) > cap:
             raise unread(too_large("request_body_bytes", int(length), cap))
+        whole = scope.get(WHOLE)
+        body = None if whole is None else whole.body()
+        if body is not None:
+            if len(body) > cap:
+                raise unread(too_large("request_body_bytes", len(body), cap))
+            call.body = body
+            return
         try:
             with self._watchdog.within(limits.body_seconds):
                 await self._collect(endpoint, call, receive, cap, stack)

@@ -10,8 +10,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ABORT = "omnigraph.abort"
 """The key of a scope whose value drops the connection, with what was not sent yet."""
 
-JOINED = "omnigraph.joined"
-"""The key of a scope whose value is a block: what is sent within it leaves in one write."""
+WHOLE = "omnigraph.whole"
+"""The key of a scope whose value takes and gives what is whole, beside the channels."""
 
 PROGRESS = "omnigraph.progress"
 """The key of a scope whose value hears how far a load or merge is; an agent's tool sets it."""
@@ -23,3 +23,22 @@ class ClientGone(Exception):
 
 class AnswerBroken(Exception):
     """An answer that was begun and cannot be ended: the connection is closed under it."""
+
+
+async def refuse_scope(scope: Scope, receive: Receive, send: Send) -> None:
+    """Begin and end with the server, and refuse web sockets."""
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    await receive()
+    await send({"type": "websocket.close", "code": 1003})
+
+
+async def when_gone(receive: Receive, end: Callable[[], None]) -> None:
+    """Call `end` once the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    end()

@@ -6,6 +6,7 @@ with status 0 after SIGTERM, and when its supervisor is gone.
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -21,12 +22,11 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.server import wire
+from omnigraph.server import whole_exchange, wire
 from omnigraph.server.applied_sets import AppliedSets
 from omnigraph.server.asgi import ServerApp
 from omnigraph.server.branch_leases import LeaseWatch
-from omnigraph.server.connection import ABORT, JOINED
-from omnigraph.server.joined_writes import JoinedTransport
+from omnigraph.server.connection import ABORT, WHOLE
 from omnigraph.server.oidc_trust import trust_of_file
 from omnigraph.server.policy_files import ReloadedFiles, first_policies
 from omnigraph.server.refusals import HttpRefusal
@@ -51,8 +51,7 @@ class GuardedProtocol(HttpToolsProtocol):
     _is_in_headers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        joined: Any = JoinedTransport(transport)
-        super().connection_made(joined)
+        super().connection_made(transport)
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -69,11 +68,13 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         scope: Any = self.scope
         scope[ABORT] = self.transport.abort
-        scope[JOINED] = self.transport
 
     def on_headers_complete(self) -> None:
         self._headers_came()
         super().on_headers_complete()
+        if whole_exchange.IS_KNOWN:
+            scope: Any = self.scope
+            scope[WHOLE] = whole_exchange.WholeExchange(self.cycle)
 
     def _expect_headers(self) -> None:
         if self._late is None:
@@ -138,6 +139,8 @@ class Worker:
         self._leases = LeaseWatch(self._log.event)
         self._files.reload_tokens()  # they may have changed since the server started
         self._server = WorkerServer(self._config())
+        gc.collect()
+        gc.freeze()
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._serve(ready, life))
         self._log.flush()
@@ -157,6 +160,7 @@ class Worker:
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # nothing asks for the client's address or scheme
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(settings.limits.drain_seconds),
