@@ -55,6 +55,7 @@ class _Kind:
     is_callable: bool = False
     attribute: str = ""  # of a stream or a session, whose classes are many
     words: str = ""
+    plain: frozenset[type] = frozenset()  # classes of which every value fits
 
     def fits(self, value: object) -> bool:
         """Whether a value may be passed."""
@@ -91,13 +92,16 @@ def checked(call: Callable[P, R]) -> Callable[P, R]:
             known.append(_kinds(call))  # at the first call: annotations may be deferred imports
         names, kinds = known[0]
         for name, value in zip(names, args, strict=False):
-            if name in kinds and not kinds[name].fits(value):
-                raise _wrong(name, value, kinds[name])
+            kind = kinds.get(name)
+            if kind is not None and type(value) not in kind.plain and not kind.fits(value):
+                raise _wrong(name, value, kind)
         for name, value in kwargs.items():
-            if name not in names and not takes_any:
-                raise _unknown(call, name, names)
-            if name in kinds and not kinds[name].fits(value):
-                raise _wrong(name, value, kinds[name])
+            kind = kinds.get(name)
+            if kind is None:
+                if name not in names and not takes_any:
+                    raise _unknown(call, name, names)
+            elif type(value) not in kind.plain and not kind.fits(value):
+                raise _wrong(name, value, kind)
         return call(*args, **kwargs)
 
     return door
@@ -191,7 +195,8 @@ def _kind(name: str, annotation: Any) -> _Kind | None:
                 items = str
             words.append(_words(origin, items))
     known = tuple(sorted(types, key=lambda each: isinstance(each, Deferred)))
-    return _Kind(known, items, is_callable, attribute, " or ".join(words))
+    plain = frozenset(known) if items is None else frozenset(known) & {str, NoneType}
+    return _Kind(known, items, is_callable, attribute, " or ".join(words), plain)
 
 
 def _words(origin: Any, items: type | None) -> str:

@@ -51,7 +51,11 @@ class Deferred:
         return getattr(home, self._name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.resolved(*args, **kwargs)
+        try:
+            value = self._value
+        except AttributeError:
+            value = self.resolved
+        return value(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "_value":

@@ -7,8 +7,6 @@ nothing is allowed. A handle of an actor writes as that actor and as no other.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -128,8 +126,11 @@ class PolicyGuard:
         """A read of the history that leads to a point in time."""
         if self.policy is not None:
             self.require_ever(Action.READ, point)
-            with _looking_for(self, point, Action.READ):
+            try:
                 owner = self.points.snapshot(point, kind="branch").branch
+            except UnknownPoint:
+                _deny_alike(self, point, Action.READ)
+                raise
             self.require(Action.READ, owner)
 
     def pinned(
@@ -141,16 +142,22 @@ class PolicyGuard:
     ) -> Snapshot:
         """What a read or an export sees, once it is allowed."""
         self.require_ever(action, branch if snapshot is None else None)
-        with _looking_for(self, snapshot or branch or MAIN, action):
+        try:
             pinned = self.points.pinned(branch, snapshot, since)
+        except UnknownPoint:
+            _deny_alike(self, snapshot or branch or MAIN, action)
+            raise
         self.require(action, pinned.branch)
         return pinned
 
     def seen(self, point: str) -> Snapshot:
         """What a read at a point in time sees, once it is allowed."""
         self.require_ever(Action.READ, point)
-        with _looking_for(self, point, Action.READ):
+        try:
             pinned = self.points.snapshot(point, kind=POINT)
+        except UnknownPoint:
+            _deny_alike(self, point, Action.READ)
+            raise
         self.require(Action.READ, pinned.branch)
         return pinned
 
@@ -213,16 +220,11 @@ def may_list(guard: PolicyGuard) -> bool:
     return guard.policy is None or guard.policy.decide(guard.actor, Action.READ).allowed
 
 
-@contextmanager
-def _looking_for(guard: PolicyGuard, point: str, action: Action) -> Iterator[None]:
-    """Look for a point; a branch that is not there is denied as one that is."""
-    try:
-        yield
-    except UnknownPoint:
-        name = named_branch(point)
-        if name is not None:
-            guard.require(action, name)
-        raise
+def _deny_alike(guard: PolicyGuard, point: str, action: Action) -> None:
+    """Deny a branch that is not there as one that is."""
+    name = named_branch(point)
+    if name is not None:
+        guard.require(action, name)
 
 
 def policy_of(given: str | os.PathLike[str] | Policy | None) -> Policy | None:

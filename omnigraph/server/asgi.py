@@ -74,6 +74,8 @@ _CUT_OFF = (
     "idempotency key, or look first"
 )
 _NO_PARAMETERS = QueryParams()
+_POLL = "cluster_pollChanges"
+_FEED = frozenset({_POLL, "cluster_streamChanges"})
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -285,7 +287,9 @@ class ServerApp:
             size = len(call.body) if call.spooled is None else call.spooled.stat().st_size
             stack.enter_context(self._admission.admitted(call.actor, size))
             return await self._run_write(endpoint, call)
-        return await self._run_feed(endpoint, call, receive)
+        if endpoint.operation in _FEED:
+            return await self._run_feed(endpoint, call, receive)
+        return await self._run_read(endpoint, call, receive)
 
     async def _page(
         self,
@@ -330,10 +334,7 @@ class ServerApp:
         raise denial
 
     async def _run_feed(self, endpoint: ApiEndpoint, call: RouteCall, receive: Receive) -> Answer:
-        """Run a read; one of the feed may wait for a commit, or become a stream of events."""
-
-        if endpoint.operation not in ("cluster_pollChanges", "cluster_streamChanges"):
-            return await self._run_read(endpoint, call, receive)
+        """Run a read of the feed: it may wait for a commit, or become a stream of events."""
 
         async def run(call: RouteCall) -> Answer:
             # A wait may be long: the actor and its rights are those of now.
@@ -347,7 +348,7 @@ class ServerApp:
             snapshot = await self.reads.submit(lambda: call.graph.snapshot(branch))
             return str(snapshot.commit_id)
 
-        if endpoint.operation == "cluster_pollChanges":
+        if endpoint.operation == _POLL:
             return await feed_waiting.long_poll(run, head, call, self.stopping)
         feed_waiting.resumed(call)
         first = await run(call)

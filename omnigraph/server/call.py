@@ -140,7 +140,10 @@ def answered(document: Any, **headers: str) -> Answer:
 
 def require_media(headers: RequestHeaders, *media: str) -> str:
     """The content type of a body, without its parameters, or 415."""
-    given = (headers.get("content-type") or "").partition(";")[0].strip().lower()
+    given = headers.get("content-type") or ""
+    if given in media:
+        return given
+    given = given.partition(";")[0].strip().lower()
     if given not in media:
         said = f"'{given}'" if given else "missing"
         raise HttpRefusal(415, f"the content type is {said}; send {' or '.join(media)}")

@@ -4,6 +4,7 @@ Invariant: names are compared without regard to case, and a field that is sent t
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 class RequestHeaders:
@@ -23,13 +24,19 @@ class RequestHeaders:
 
     def get(self, name: str, default: str | None = None) -> str | None:
         """The first value of a field."""
-        values = self._values.get(name.lower().encode("latin-1"))
+        values = self._values.get(_key(name))
         return default if values is None else values[0].decode("latin-1")
 
     def getlist(self, name: str) -> list[str]:
         """Every value of a field."""
-        values = self._values.get(name.lower().encode("latin-1"), ())
+        values = self._values.get(_key(name), ())
         return [value.decode("latin-1") for value in values]
 
     def __contains__(self, name: str) -> bool:
-        return name.lower().encode("latin-1") in self._values
+        return _key(name) in self._values
+
+
+@lru_cache(maxsize=256)
+def _key(name: str) -> bytes:
+    """A name as requests have it. The names that are asked for are few."""
+    return name.lower().encode("latin-1")

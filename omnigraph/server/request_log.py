@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 _PLAIN = re.compile(r"[!#-~]+")
+_NUMBERS = frozenset({int, float})
 
 
 class RequestLog:
@@ -65,14 +66,15 @@ class RequestLog:
             texts = {n: _encodable(v) if isinstance(v, str) else v for n, v in known}
             line = orjson.dumps({"time": round(now, 3), "event": event, **texts}, default=str)
             return f"{line.decode()}\n"
-        said = [self._moment(int(now)), event]
-        for name, value in facts.items():
-            if value is None:
-                continue
-            kind = type(value)
-            is_plain = kind is int or kind is float or (kind is str and _is_plain(value))
-            said.append(f"{name}={value if is_plain else _quoted(str(value))}")
-        return f"{' '.join(said)}\n"
+        said = [
+            f" {name}={value}"
+            if type(value) in _NUMBERS
+            or (type(value) is str and value.isascii() and value.isalnum())
+            else f" {name}={_quoted(str(value))}"
+            for name, value in facts.items()
+            if value is not None
+        ]
+        return f"{self._moment(int(now))} {event}{''.join(said)}\n"
 
 
 def _wrote(text: str) -> None:
@@ -80,10 +82,6 @@ def _wrote(text: str) -> None:
         sys.stderr.write(text)
     except (OSError, ValueError):  # nobody reads any more
         logging.lastResort = None
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isalnum()
 
 
 @lru_cache(maxsize=256)

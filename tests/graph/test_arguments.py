@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph import arguments
 from omnigraph.graph import Graph, check_at
 
 SCHEMA = "node Person { name: String @key  age: I32?  photo: Blob? }\nedge Knows: Person -> Person"
@@ -133,6 +134,15 @@ def test_no_argument_makes_a_function_raise_a_raw_exception(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert raw_failures(function, tmp_path) == []
+
+
+def test_a_look_at_the_class_of_an_argument_lets_in_what_fits(graph: Graph) -> None:
+    values = (*ODD, *FITTING.values(), {"a": "b"}, ["x"])
+    every = [method for owner in OWNERS.values() for _, method in methods(owner(graph))]
+    kinds = [kind for each in every for kind in arguments._kinds(inspect.unwrap(each))[1].values()]
+    looked_at = [(kind, value) for kind in kinds for value in values if type(value) in kind.plain]
+    assert all(kind.fits(value) for kind, value in looked_at)
+    assert len(looked_at) > 100
 
 
 def test_a_transaction_refuses_what_a_graph_does(graph: Graph, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class NumberRange:
 class BlockArray:
     """Numbers in the blocks of a mapped file."""
 
-    __slots__ = ("_end", "_file", "_first", "_shift", "_view", "_width")
+    __slots__ = ("_compared", "_end", "_file", "_first", "_shift", "_view", "_width")
 
     def __init__(self, file: "MappedFile", view: np.ndarray, offset: int) -> None:
         self._file = file
@@ -108,6 +108,7 @@ class BlockArray:
         self._first, self._end = offset, offset + view.nbytes
         self._width = view.dtype.itemsize
         self._shift = file.shift
+        self._compared = file.compared
 
     def __len__(self) -> int:
         return len(self._view)
@@ -142,9 +143,9 @@ class BlockArray:
 
     def item(self, index: int) -> Any:
         """One number, as Python has it."""
-        file = self._file
-        if not file.is_verified:
-            file.verify_block((index * self._width + self._first) >> self._shift)
+        block = (index * self._width + self._first) >> self._shift
+        if not self._compared[block]:
+            self._file.verify_block(block)
         return self._view.item(index)
 
     @property
@@ -179,6 +180,11 @@ class MappedFile:
         self._data = memoryview(map_)[header.first : header.first + header.length]
         count = len(header.sums)
         self._blocks = _Blocks(header.sums.data, bytearray(count), count)
+
+    @property
+    def compared(self) -> bytearray:
+        """For each block a byte that is not 0 once it was compared."""
+        return self._blocks.compared
 
     @property
     def is_verified(self) -> bool:

@@ -47,8 +47,8 @@ class NodeFile:
             self._shift = int(file.facts["shift"])
             self._offsets = _blocks(file, "offsets")
             self._text = _blocks(file, "text")
-            self._hashes, self._numbers = file.array("hashes"), file.array("numbers")
-            self._buckets = file.array("buckets")
+            self._hashes, self._numbers = _blocks(file, "hashes"), _blocks(file, "numbers")
+            self._buckets = _blocks(file, "buckets")
             self.row_ids: NumberArray = file.array("row_ids")
             self.gone = np.sort(file.array("gone").whole()).astype(np.int64)
         except (KeyError, TypeError, ValueError) as cause:
@@ -67,11 +67,11 @@ class NodeFile:
             return -1
         sought = self._hash.of(data)
         bucket = sought >> self._shift
-        first, end = self._buckets.slice(bucket, bucket + 2).tolist()
+        first, end = self._buckets.item(bucket), self._buckets.item(bucket + 1)
         hashes = self._hashes.slice(first, end).tolist()
         for index, each in enumerate(hashes, start=first):
             if each == sought:
-                number = int(self._numbers.slice(index, index + 1)[0])
+                number: int = self._numbers.item(index)
                 if self.bytes_of(number) == data:
                     return number
         return -1
