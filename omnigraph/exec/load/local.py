@@ -11,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.exec.allocator import give_back
 from omnigraph.exec.load.exchange import AHEAD, THREADS, ThreadExchange, write_threads
 from omnigraph.exec.load.finish import Finish, IntakeResult
 from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
@@ -30,6 +31,7 @@ from omnigraph.storage.store import Store
 
 BUCKET_BYTES = 64 << 20
 _UNKNOWN_BYTES = 1 << 30
+_LARGE_BYTES = 8 << 20
 
 
 def load_local(
@@ -46,7 +48,7 @@ def load_local(
         size_bytes = _UNKNOWN_BYTES if len(begin) > 1 else 0
         pieces = chain(begin, pieces)
     with scratch_folder() as folder:
-        loading = Loading(store, catalog, request, folder, bucket_count(size_bytes))
+        loading = Loading(store, catalog, request, folder, size_bytes)
         return loading.run(pieces)
 
 
@@ -54,13 +56,14 @@ class Loading:
     """State of one load in one process."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, request: LoadRequest, folder: Path, buckets: int
+        self, store: Store, catalog: Catalog, request: LoadRequest, folder: Path, size_bytes: int
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._request = request
         self._folder = folder
-        self._keys = Spill(folder, buckets)
+        self._is_large = size_bytes >= _LARGE_BYTES
+        self._keys = Spill(folder, bucket_count(size_bytes))
         self._files: list[str | None] = []
         self._meter = Meter(request.progress)
 
@@ -72,13 +75,20 @@ class Loading:
             request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=schema
         )
         taken = self._take(write, pieces)
+        self._give_back()
         finish_kind = PatchFinish if request.mode == "patch" else Finish
         exchange = ThreadExchange(self._folder, self._keys.buckets)
         finish = finish_kind(
             self._store, self._catalog, request, self._keys, taken, exchange, self._files
         )
         commit = finish.commit(write, self._meter.report)
+        self._give_back()
         return commit, taken
+
+    def _give_back(self) -> None:
+        """A stage ended whose threads are gone, and with them the use of their free memory."""
+        if self._is_large:
+            give_back()
 
     def _take(self, write: Write, pieces: Iterator[Piece]) -> IntakeResult:
         request = self._request

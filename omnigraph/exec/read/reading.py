@@ -14,8 +14,8 @@ import pyarrow as pa
 from omnigraph import environment
 from omnigraph.deferred import deferred
 from omnigraph.errors import StorageFailed
+from omnigraph.exec.allocator import keep_large_blocks
 from omnigraph.exec.limits import Limits, Stop, Watch, watched_by
-from omnigraph.exec.memory.allocator import keep_large_blocks
 from omnigraph.exec.memory.view import Holdings, TablesView
 from omnigraph.exec.profile import Figures
 from omnigraph.exec.read import guard
