@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
@@ -31,6 +32,18 @@ def difference(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The numbers of the first that the second does not have."""
     own = distinct(one)
     return own[~np.isin(own, other)] if len(other) else own
+
+
+def are_among(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Flags of the numbers that are among the others. A hash table of the fewer of the two is made,
+    where `np.isin` sorts both together: few looked up among many cost one pass over those."""
+    if not len(numbers) or not len(others):
+        return np.zeros(len(numbers), bool)
+    few, many = to_arrow(numbers), to_arrow(others.astype(numbers.dtype, copy=False))
+    if len(few) < len(many):
+        many = many.filter(pc.is_in(many, value_set=few))
+    flags: np.ndarray = pc.is_in(few, value_set=many).to_numpy(zero_copy_only=False)
+    return flags
 
 
 def to_arrow(numbers: np.ndarray) -> pa.Array:

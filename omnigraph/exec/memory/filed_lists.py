@@ -16,6 +16,7 @@ import numpy as np
 
 from omnigraph import number_arrays
 from omnigraph.exec.memory.adjacency import searched
+from omnigraph.exec.memory.list_patch import ListPatch, indexes_of, patch_of
 from omnigraph.exec.topology.edge_delta import EdgeDelta
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.edge_file import EdgeFile, RowLists, Way
@@ -26,39 +27,6 @@ _COUNTED_TOGETHER = 1 << 20
 """Neighbours either way that are put together at once to be counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListPatch:
-    """The rows of a few nodes, ascending: their neighbours and edges now."""
-
-    nodes: np.ndarray
-    starts: np.ndarray
-    neighbours: np.ndarray
-    edges: np.ndarray
-
-    def indexes(self, nodes: np.ndarray) -> np.ndarray:
-        """The index of each node's row, or -1."""
-        if not len(self.nodes):
-            return np.full(len(nodes), -1)
-        nearest = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
-        return np.where(self.nodes[nearest] == nodes, nearest, -1)
-
-    def without_repetitions(self) -> "ListPatch":
-        """The same rows, each neighbour once."""
-        owners = np.repeat(np.arange(len(self.nodes)), np.diff(self.starts))
-        first = np.ones(len(self.neighbours), bool)
-        first[1:] = (owners[1:] != owners[:-1]) | (self.neighbours[1:] != self.neighbours[:-1])
-        starts = np.concatenate(([0], np.cumsum(first)))[self.starts]
-        return ListPatch(self.nodes, starts, self.neighbours[first], self.edges[first])
-
-
-def _indexes(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Every index of ranges that begin at `first`, one after the other."""
-    ends = np.cumsum(counts)
-    indexes = np.arange(ends[-1] if len(ends) else 0)
-    indexes += np.repeat(first - (ends - counts), counts)
-    return indexes
-
-
 class FiledLists:
     """Neighbours by node number: of a file, or of the patch over it."""
 
@@ -67,7 +35,6 @@ class FiledLists:
     ) -> None:
         self._base = base
         self._patch = patch if patch is not None and len(patch.nodes) else None
-        self._patched = set() if self._patch is None else set(self._patch.nodes.tolist())
         self._looped = looped
         self.nodes = nodes
 
@@ -86,8 +53,8 @@ class FiledLists:
         if not is_patched.any():
             return first, counts, None
         own = indexes[is_patched]
-        first[is_patched] = patch.starts[own]
-        counts[is_patched] = patch.starts[own + 1] - patch.starts[own]
+        first[is_patched] = patch.begins[own]
+        counts[is_patched] = patch.ends[own] - patch.begins[own]
         return first, counts, is_patched
 
     def reached(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +71,7 @@ class FiledLists:
         owners = np.repeat(np.arange(len(nodes)), counts)
         base, patch = self._base, self._patch
         if is_patched is None or patch is None:
-            indexes = _indexes(first, counts)
+            indexes = indexes_of(first, counts)
             edges = _EMPTY
             if with_edges:
                 assert base.edges is not None
@@ -113,8 +80,8 @@ class FiledLists:
         in_patch = is_patched[owners]
         neighbours = np.empty(len(owners), np.int64)
         edges = np.empty(len(owners), np.int64)
-        of_base = _indexes(first[~is_patched], counts[~is_patched])
-        of_patch = _indexes(first[is_patched], counts[is_patched])
+        of_base = indexes_of(first[~is_patched], counts[~is_patched])
+        of_patch = indexes_of(first[is_patched], counts[is_patched])
         neighbours[~in_patch] = base.neighbours.take(of_base)
         neighbours[in_patch] = patch.neighbours[of_patch]
         if with_edges:
@@ -160,24 +127,27 @@ class FiledLists:
         return flags
 
     def row(self, node: int) -> Sequence[int]:
-        if node in self._patched:
-            return self._patch_row(node, edges=False)
+        row = self._patch_row(node, edges=False)
+        if row is not None:
+            return row
         first, end = self._base.bounds_of(node)
         return self._base.neighbours.slice(first, end).data
 
     def edge_row(self, node: int) -> Sequence[int]:
-        if node in self._patched:
-            return self._patch_row(node, edges=True)
+        row = self._patch_row(node, edges=True)
+        if row is not None:
+            return row
         assert self._base.edges is not None
         first, end = self._base.bounds_of(node)
         return self._base.edges.slice(first, end).data
 
-    def _patch_row(self, node: int, *, edges: bool) -> Sequence[int]:
+    def _patch_row(self, node: int, *, edges: bool) -> Sequence[int] | None:
         patch = self._patch
-        assert patch is not None
-        index = int(np.searchsorted(patch.nodes, node))
+        index = -1 if patch is None else patch.index(node)
+        if patch is None or index < 0:
+            return None
         values = patch.edges if edges else patch.neighbours
-        return values[patch.starts[index] : patch.starts[index + 1]].data
+        return values[patch.begins[index] : patch.ends[index]].data
 
 
 class BothLists:
@@ -244,22 +214,67 @@ class FiledAdjacency:
     multiple: FiledLists | BothLists
 
 
-def filed_adjacency(file: EdgeFile, delta: EdgeDelta, way: Way, nodes: int) -> FiledAdjacency:
+@dataclass(frozen=True, slots=True)
+class OneWay:
+    """Neighbours and edges of every node, one way: those of an edge file, and of the rows that a
+    delta over it patches, first with repeated neighbours, then each once."""
+
+    nodes: int
+    distinct: FiledLists
+    multiple: FiledLists
+    file: EdgeFile
+    delta: EdgeDelta
+    patches: tuple[ListPatch, ListPatch]
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(patch.bytes_held for patch in self.patches) + 4096
+
+
+def filed_adjacency(file: EdgeFile, delta: EdgeDelta, way: Way, nodes: int) -> OneWay:
     """The adjacency of an edge file and the edges since, one way."""
-    looped = file.looped
-    base = file.multiple[way]
-    if delta.is_empty:
-        multiple = FiledLists(base, None, looped, nodes)
-        return FiledAdjacency(nodes, FiledLists(file.distinct[way], None, looped, nodes), multiple)
-    patch = _patch(FiledLists(base, None, looped, nodes), file.count, delta, way)
-    distinct = FiledLists(file.distinct[way], patch.without_repetitions(), looped, nodes)
-    return FiledAdjacency(nodes, distinct, FiledLists(base, patch, looped, nodes))
+    lists = FiledLists(file.multiple[way], None, file.looped, nodes)
+    patch = _patch(lists, file.count, delta, way)
+    return _one_way(file, delta, way, nodes, (patch, patch.without_repetitions()))
 
 
-def either_way(out: FiledAdjacency, back: FiledAdjacency) -> FiledAdjacency:
+def followed_adjacency(before: OneWay, delta: EdgeDelta, way: Way, nodes: int) -> OneWay:
+    """The same from that of an earlier version, whose delta is the first part of this one: only the
+    nodes are patched whose edges changed between the two."""
+    dead, made = len(before.delta.removed), len(before.delta.row_ids)
+    step = EdgeDelta(
+        delta.removed[dead:],
+        delta.removed_source[dead:],
+        delta.removed_target[dead:],
+        delta.row_ids[made:],
+        delta.source[made:],
+        delta.target[made:],
+    )
+    rows = _patch(before.multiple, before.file.count + made, step, way)
+    multiple, distinct = before.patches
+    patches = multiple.followed(rows), distinct.followed(rows.without_repetitions())
+    return _one_way(before.file, delta, way, nodes, patches)
+
+
+def grown(adjacency: OneWay, way: Way, nodes: int) -> OneWay:
+    """The same adjacency for more nodes: those newer than the edges have no neighbours."""
+    return _one_way(adjacency.file, adjacency.delta, way, nodes, adjacency.patches)
+
+
+def _one_way(
+    file: EdgeFile,
+    delta: EdgeDelta,
+    way: Way,
+    nodes: int,
+    patches: tuple[ListPatch, ListPatch],
+) -> OneWay:
+    multiple = FiledLists(file.multiple[way], patches[0], file.looped, nodes)
+    distinct = FiledLists(file.distinct[way], patches[1], file.looped, nodes)
+    return OneWay(nodes, distinct, multiple, file, delta, patches)
+
+
+def either_way(out: OneWay, back: OneWay) -> FiledAdjacency:
     """The adjacency of both ways together."""
-    assert isinstance(out.multiple, FiledLists)
-    assert isinstance(back.multiple, FiledLists)
     return FiledAdjacency(
         max(out.nodes, back.nodes),
         BothLists(out.multiple, back.multiple, distinct=True),
@@ -268,19 +283,19 @@ def either_way(out: FiledAdjacency, back: FiledAdjacency) -> FiledAdjacency:
 
 
 def _patch(lists: FiledLists, count: int, delta: EdgeDelta, way: Way) -> ListPatch:
-    """The rows of every node whose edges the delta touched."""
+    """The rows of every node whose edges the delta touched. Its own edges have the positions from
+    `count` on."""
     is_out = way is Way.OUT
     lost = delta.removed_source if is_out else delta.removed_target
     near, far = (delta.source, delta.target) if is_out else (delta.target, delta.source)
     positions = np.arange(count, count + len(near))
-    live = (near >= 0) & (far >= 0) & ~np.isin(positions, delta.removed)
+    live = (near >= 0) & (far >= 0) & ~number_arrays.are_among(positions, delta.removed)
     nodes = number_arrays.distinct(np.concatenate((lost[lost >= 0], near[live])))
     owners, neighbours, edges = lists.taken(nodes)
-    keep = ~np.isin(edges, delta.removed)
+    keep = ~number_arrays.are_among(edges, delta.removed)
     owners = np.concatenate((owners[keep], np.searchsorted(nodes, near[live])))
     neighbours = np.concatenate((neighbours[keep], far[live])).astype(np.int64)
     edges = np.concatenate((edges[keep], positions[live])).astype(np.int64)
     order = np.lexsort((edges, neighbours, owners))
     counts = np.bincount(owners, minlength=len(nodes))
-    starts = np.concatenate(([0], np.cumsum(counts)))
-    return ListPatch(nodes.astype(np.int64), starts, neighbours[order], edges[order])
+    return patch_of(nodes.astype(np.int64), counts, neighbours[order], edges[order])

@@ -23,7 +23,14 @@ from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.filed_columns import ColumnFiles, NamedColumns
 from omnigraph.exec.memory.filed_ids import FiledIds
-from omnigraph.exec.memory.filed_lists import FiledAdjacency, either_way, filed_adjacency
+from omnigraph.exec.memory.filed_lists import (
+    FiledAdjacency,
+    OneWay,
+    either_way,
+    filed_adjacency,
+    followed_adjacency,
+    grown,
+)
 from omnigraph.exec.memory.resident import Edges, Nodes, ResidentTable, VersionPatch
 from omnigraph.exec.memory.version import Source
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, positions_of, stored_delta
@@ -290,6 +297,7 @@ class FiledEdges(FewCells, Edges):
         change: VersionPatch | None,
         *,
         in_order: bool,
+        followed: EdgeDelta | None = None,
     ) -> None:
         nothing = np.empty(0, np.int32)
         super().__init__(
@@ -297,6 +305,7 @@ class FiledEdges(FewCells, Edges):
         )
         self.file = file
         self.delta = delta
+        self.followed = followed  # the delta of the version before, the first part of this one
         self.size = file.count + len(delta.row_ids)
         self._in_order = in_order
 
@@ -364,7 +373,10 @@ def follow_filed_edges(
     readers = (before.source.reader, source.reader)
     delta, written = followed(before.file, before.delta, touched, readers, locate)
     change = VersionPatch(before.source.key, written)
-    return FiledEdges(source, cache, before.file, delta, dictionaries, change, in_order=False)
+    known = before.delta
+    return FiledEdges(
+        source, cache, before.file, delta, dictionaries, change, in_order=False, followed=known
+    )
 
 
 class FiledTopology(Topology):
@@ -373,23 +385,43 @@ class FiledTopology(Topology):
     edges: FiledEdges
 
     def adjacency(self, direction: ir.Direction, nodes: int) -> AdjacencyView:
+        way = _WAYS.get(direction)
+        if way is not None:
+            return self._one_way(direction, way, nodes)
         key = self._key(self.edges.source.key, direction)
         known: FiledAdjacency | None = self._cache.get(key)
         if known is None or known.nodes < nodes:
-            known = self._filed(direction, nodes)
-            self._cache.put(key, known, self.edges.bytes_held)
+            size = max(nodes, *(len(each) for each in self.edges.dictionaries))
+            out, back = (self._one_way(each, _WAYS[each], size) for each in _WAYS)
+            known = either_way(out, back)
+            self._cache.put(key, known, 4096)
         return known
 
-    def _filed(self, direction: ir.Direction, nodes: int) -> FiledAdjacency:
+    def _one_way(self, direction: ir.Direction, way: Way, nodes: int) -> OneWay:
         edges = self.edges
-        sizes = [len(each) for each in edges.dictionaries]
-        way = {ir.Direction.OUT: Way.OUT, ir.Direction.IN: Way.IN}.get(direction)
-        if way is not None:
-            size = max(nodes, sizes[0 if way is Way.OUT else 1])
-            return filed_adjacency(edges.file, edges.delta, way, size)
-        size = max(nodes, *sizes)
-        out, back = (filed_adjacency(edges.file, edges.delta, way, size) for way in Way)
-        return either_way(out, back)
+        key = self._key(edges.source.key, direction)
+        known: OneWay | None = self._cache.get(key)
+        if known is None or known.nodes < nodes:
+            size = max(nodes, len(edges.dictionaries[0 if way is Way.OUT else 1]))
+            known = (
+                self._made_one_way(direction, way, size)
+                if known is None
+                else (grown(known, way, size))
+            )
+            self._cache.put(key, known, known.bytes_held)
+        return known
+
+    def _made_one_way(self, direction: ir.Direction, way: Way, size: int) -> OneWay:
+        """The adjacency of an earlier version that is in memory, followed, or that of the file."""
+        edges = self.edges
+        if edges.change is not None and edges.followed is not None:
+            before = self._cache.get(self._key(edges.change.base, direction))
+            if isinstance(before, OneWay) and before.delta is edges.followed:
+                return followed_adjacency(before, edges.delta, way, size)
+        return filed_adjacency(edges.file, edges.delta, way, size)
+
+
+_WAYS = {ir.Direction.OUT: Way.OUT, ir.Direction.IN: Way.IN}
 
 
 def _fetched(

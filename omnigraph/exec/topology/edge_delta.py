@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from omnigraph import number_arrays
 from omnigraph.exec.values.columns import in_one
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.edge_file import EdgeFile
@@ -70,15 +71,15 @@ def stored_delta(base: EdgeBase) -> EdgeDelta:
 def positions_of(file: EdgeFile, delta: EdgeDelta, row_ids: np.ndarray) -> np.ndarray:
     """The live position of each row id, or -1."""
     positions = file.positions_of(row_ids)
-    positions[np.isin(positions, delta.removed)] = -1
-    if len(delta.row_ids):
-        own = np.arange(file.count, file.count + len(delta.row_ids))
-        live = ~np.isin(own, delta.removed)
-        order = np.argsort(delta.row_ids[live], kind="stable")
-        ordered, own = delta.row_ids[live][order], own[live][order]
-        if len(ordered):
-            nearest = np.minimum(np.searchsorted(ordered, row_ids), len(ordered) - 1)
-            positions = np.where(ordered[nearest] == row_ids, own[nearest], positions)
+    positions[number_arrays.are_among(positions, delta.removed)] = -1
+    # Few row ids are looked up among many: those of the delta that are asked for are sorted alone.
+    own = np.flatnonzero(number_arrays.are_among(delta.row_ids, row_ids))
+    own = own[~number_arrays.are_among(own + file.count, delta.removed)]
+    if len(own):
+        own = own[np.argsort(delta.row_ids[own], kind="stable")]
+        ordered = delta.row_ids[own]
+        nearest = np.minimum(np.searchsorted(ordered, row_ids), len(ordered) - 1)
+        positions = np.where(ordered[nearest] == row_ids, own[nearest] + file.count, positions)
     return positions
 
 

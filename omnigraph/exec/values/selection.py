@@ -5,7 +5,7 @@ evaluation come from the same translation. Rows leave with the columns of the ty
 as their bytes, so that they can be written back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,18 +143,38 @@ def _rows_by_file(
 
 
 def _named_row_ids(reader: TableReader, where: ir.Expr, given: Given) -> np.ndarray | None:
-    """The row ids of the one node that a condition names by its id; None when it names none, or no
-    derived file tells."""
+    """The row ids of the nodes that a condition names by their ids, or of the edges by a node at
+    one of their ends; None when it names none, they are many, or no derived file tells."""
+    finder = reader.finder
+    if finder is None:
+        return None
     for part in where.parts if isinstance(where, ir.And) else (where,):
-        if not isinstance(part, ir.Compare) or part.op is not ir.CompareOp.EQ:
-            continue
-        for subject, value in ((part.left, part.right), (part.right, part.left)):
-            if isinstance(subject, ir.EntityId) and isinstance(value, CONSTANTS):
-                id = given.of(value)
-                if isinstance(id, str) and reader.finder is not None:
-                    row_ids = reader.finder.row_ids(reader.pin, pa.array([id]))
-                    return None if row_ids is None else row_ids[row_ids != NO_ROW]
+        for subject, ids in _named_ids(part, given):
+            if isinstance(subject, ir.EntityId):
+                row_ids = finder.row_ids(reader.pin, ids)
+                if row_ids is not None:
+                    present: np.ndarray = row_ids[row_ids != NO_ROW]
+                    return present
+            elif isinstance(subject, ir.EndpointId):
+                row_ids = finder.edge_row_ids(reader.pin, str(subject.end), ids)
+                if row_ids is not None and len(row_ids) <= KEYS_MAX:
+                    return row_ids
     return None
+
+
+def _named_ids(part: ir.Expr, given: Given) -> Iterator[tuple[ir.Expr, pa.Array]]:
+    """Expressions that a condition says to be one of some texts."""
+    sides: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
+    if isinstance(part, ir.Compare) and part.op is ir.CompareOp.EQ:
+        sides = (part.left, part.right), (part.right, part.left)
+    elif isinstance(part, ir.ListContains):
+        sides = ((part.value, part.items),)
+    for subject, constant in sides:
+        if isinstance(constant, CONSTANTS):
+            named = given.of(constant)
+            ids = named if isinstance(named, tuple | list) else [named]
+            if len(ids) <= KEYS_MAX and all(isinstance(each, str) for each in ids):
+                yield subject, pa.array(ids, pa.string())
 
 
 def rows_by_values(

@@ -244,6 +244,7 @@ class DerivedBases:
         except OmnigraphError:
             return None
         touched = composed(base.touched, step)
+        touched = touched.combine_chunks()
         touched = touched.filter(pc.or_(touched[BEFORE].is_valid(), touched[AFTER].is_valid()))
         if touched.num_rows > max(TOUCHED_FEW, base.pin.row_count // _TOUCHED_SHARE):
             return None
@@ -377,11 +378,13 @@ def _edges_of(base: EdgeBase, nodes: NodeFile, way: Way, ids: pa.Array) -> np.nd
     indexes += np.repeat(first - (ends - counts), counts)
     positions = lists.edges.take(indexes)
     if base.delta is not None:
-        positions = positions[~np.isin(positions, base.delta.removed)]
+        positions = positions[~number_arrays.are_among(positions, base.delta.removed)]
     row_ids = base.file.row_ids.take(positions)
     if base.delta is not None:
         row_ids = np.concatenate((row_ids, base.delta.row_ids_of(base.file, way, numbers)))
-    return row_ids[~np.isin(row_ids, base.touched[BEFORE].drop_null().to_numpy())]
+    touched = number_arrays.from_arrow(base.touched[BEFORE].drop_null().combine_chunks())
+    untouched: np.ndarray = row_ids[~number_arrays.are_among(row_ids, touched)]
+    return untouched
 
 
 def _numbers(file: NodeFile, ids: pa.Array) -> np.ndarray:
@@ -410,9 +413,16 @@ def _row_ids(base: NodeBase, ids: pa.Array) -> np.ndarray:
     known = numbers >= 0
     row_ids[known] = file.row_ids.take(numbers[known])
     if base.touched.num_rows:
-        touched = base.touched.combine_chunks()
-        rows = pc.index_in(ids, value_set=touched[KEY].chunk(0))
+        touched = _among(base.touched.combine_chunks(), ids)
+        rows = pc.index_in(ids, value_set=touched[KEY].combine_chunks())
         changed = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
         after = touched[AFTER].take(rows.drop_null()).fill_null(pa.scalar(int(NO_ROW), pa.uint64()))
         row_ids[changed] = after.to_numpy()
     return row_ids
+
+
+def _among(touched: pa.Table, ids: pa.Array) -> pa.Table:
+    """The rows of few ids, so that no hash table of all that was touched is made for them."""
+    if len(ids) >= touched.num_rows:
+        return touched
+    return touched.filter(pc.is_in(touched[KEY], value_set=ids))

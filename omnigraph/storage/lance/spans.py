@@ -11,6 +11,7 @@ that is listed may still be equal: rows are written again without being changed.
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -226,10 +227,12 @@ def reversed_(touched: pa.Table) -> pa.Table:
 
 def _matched(one: pa.Table, other: pa.Table) -> tuple[pa.Array, pa.Table]:
     """For each id of `one` its position in `other`, or null; and the rows of `other` whose ids
-    `one` lacks."""
+    `one` lacks. Only `other` is hashed: a step of few rows joins many at the cost of their scan."""
     mine, theirs = (table[KEY].combine_chunks() for table in (one, other))
-    rest = other.filter(pc.invert(pc.is_in(theirs, value_set=mine)))
-    return pc.index_in(mine, value_set=theirs), rest
+    positions = pc.index_in(mine, value_set=theirs)
+    is_rest = np.ones(other.num_rows, np.bool_)
+    is_rest[positions.drop_null().to_numpy()] = False
+    return positions, other.filter(pa.array(is_rest))
 
 
 def _table(ids: pa.ChunkedArray, before: Iterable[int], after: Iterable[int]) -> pa.Table:

@@ -284,7 +284,7 @@ def test_TP1_lists_of_a_file_and_its_delta_equal_those_built_anew(
     ends = np.array([*base, *added], np.int32).reshape(-1, 2)
     count = len(base)
     dead = sorted(choose.sample(range(len(ends)), len(ends) // 3))
-    file = _edge_file(tmp_path_factory.mktemp("lists"), ends[:count])
+    file = edge_file(tmp_path_factory.mktemp("lists"), ends[:count])
     delta = EdgeDelta(
         np.array(dead, np.int64),
         ends[dead, 0].astype(np.int64),
@@ -318,7 +318,7 @@ def test_TP1_lists_of_a_file_and_its_delta_equal_those_built_anew(
             assert sorted(row) == lists[node]
 
 
-def _edge_file(folder: Path, ends: np.ndarray) -> EdgeFile:
+def edge_file(folder: Path, ends: np.ndarray) -> EdgeFile:
     row_ids = np.arange(len(ends), dtype=np.uint64)
     facts, arrays = edge_arrays((ends[:, 0], ends[:, 1]), (7, 7), row_ids)
     digest, _ = write_file(folder / "f", {**facts, "source": "", "target": ""}, arrays)
