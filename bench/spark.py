@@ -31,11 +31,13 @@ from spark_watch import Watch
 RESULTS = Path(__file__).parent / "results"
 TARGETS = {
     "load: shuffle ÷ folder": 1.4,
-    "query: (Spark − the same on a tiny graph) ÷ one process": 1.3,
-    "query: cold ÷ warm, both without a tiny graph's": 1.5,
+    "query: Spark ÷ one process, both without what a small graph takes": 1.3,
+    "query: cold ÷ warm, both without what a small graph takes": 1.5,
     "4 × the rows": 4.4,
 }
-TINY_EDGES = 10_000
+SMALL_EDGES = 300_000
+"""The fixed start is what a query takes on a graph of so many edges: the least that gives every
+core as many tasks as the large ones have, for tasks are most of it."""
 Run = dict[str, Any]
 
 
@@ -81,7 +83,7 @@ def _loads(asked: argparse.Namespace, folder: Path, kept: "_Kept") -> None:
 
 
 def _queries(asked: argparse.Namespace, folder: Path, kept: "_Kept") -> None:
-    for edges in (TINY_EDGES, *asked.edges):
+    for edges in (SMALL_EDGES, *asked.edges):
         path = folder / f"queries-{edges}.omni"
         if not path.exists():
             spark_queries.build(path, edges)
@@ -201,29 +203,32 @@ def _load_ratios(runs: list[tuple[Run, Run]]) -> list[str]:
 
 
 def _query_ratios(runs: list[tuple[Run, Run]]) -> list[str]:
-    """Spark beside one process without what a tiny graph takes, cold beside warm, and sizes."""
+    """Spark beside one process, cold beside warm, each also beyond a small graph, and sizes."""
     of = {tuple(known.values()): facts for known, facts in runs}
     lines = ["| query | ratio of CPU | target |", "|---|---|---|"]
     warm: dict[tuple[Any, ...], float] = {}
     for key, facts in of.items():
         edges, name, engine, workers = key
-        if edges == TINY_EDGES:
+        if edges == SMALL_EDGES:
             continue
         warm[key] = facts["warm CPU s"]
         if engine == "spark":
-            alone = max(of[edges, name, "local", 1]["warm CPU s"], 0.01)
-            tiny = of[TINY_EDGES, name, "spark", workers]["warm CPU s"]
-            told = f"{edges:,} edges, {name}, {workers} tasks"
-            lines.append(f"| {told}: Spark ÷ one process | {facts['warm CPU s'] / alone:.2f} | |")
-            rest = (facts["warm CPU s"] - tiny) / alone
-            lines.append(
-                f"| {told}: the same without {tiny} s of a tiny graph | {rest:.2f} | 1.3 |"
-            )
+            alone = of[edges, name, "local", 1]["warm CPU s"]
+            small = of[SMALL_EDGES, name, "spark", workers]
+            start, own = small["warm CPU s"], of[SMALL_EDGES, name, "local", 1]["warm CPU s"]
+            told = f"{edges:,} edges, {name}, {workers} tasks at once"
+            ratio = facts["warm CPU s"] / max(alone, 0.01)
+            lines.append(f"| {told}: Spark ÷ one process | {ratio:.2f} | |")
+            rest, rest_alone = facts["warm CPU s"] - start, alone - own
+            ratio = rest / max(rest_alone, 0.01)
+            both = f"{rest:.2f} s ÷ {rest_alone:.2f} s"
+            lines.append(f"| {told}: both beyond a small graph, {both} | {ratio:.2f} | 1.3 |")
             cold = facts["cold CPU s"] / facts["warm CPU s"]
             lines.append(f"| {told}: cold ÷ warm | {cold:.2f} | |")
-            first = of[TINY_EDGES, name, "spark", workers]["cold CPU s"]
-            cold = (facts["cold CPU s"] - first) / max(facts["warm CPU s"] - tiny, 0.01)
-            lines.append(f"| {told}: the same without those of a tiny graph | {cold:.2f} | 1.5 |")
+            rest_cold = facts["cold CPU s"] - small["cold CPU s"]
+            both = f"{rest_cold:.2f} s ÷ {rest:.2f} s"
+            ratio = rest_cold / max(rest, 0.01)
+            lines.append(f"| {told}: both beyond a small graph, {both} | {ratio:.2f} | 1.5 |")
     return lines + _growth(warm, lambda key: f"{key[1]}, {key[2]}, {key[3]} tasks")
 
 
