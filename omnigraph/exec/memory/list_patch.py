@@ -88,13 +88,13 @@ class ListPatch:
         size = self.size + rows.size
         own = self.indexes(rows.nodes)
         is_new = own < 0
-        at = np.searchsorted(self.nodes, rows.nodes[is_new])
+        before = np.searchsorted(self.nodes, rows.nodes[is_new])
         parts = []
         for mine, theirs in ((self.begins, begins), (self.ends, ends)):
             merged = mine.copy()
             merged[own[~is_new]] = theirs[~is_new]
-            parts.append(np.insert(merged, at, theirs[is_new]))
-        nodes = np.insert(self.nodes, at, rows.nodes[is_new])
+            parts.append(np.insert(merged, before, theirs[is_new]))
+        nodes = np.insert(self.nodes, before, rows.nodes[is_new])
         patch = ListPatch(nodes, parts[0], parts[1], pool, size)
         live = int((patch.ends - patch.begins).sum())
         return patch if size <= _VALUES_MIN + live * _GARBAGE_SHARE else patch.compacted()
