@@ -43,7 +43,10 @@ TOUCHED_FEW = 1024
 """A delta of so many rows is read, however small the base is."""
 
 _TOUCHED_SHARE = 10
-_BASES_MAX = 256
+_BASES_BYTES_MAX = 128 << 20
+_BASE_BYTES = 512 << 10
+"""What a base weighs beside the rows since, so that those of few rows are few hundred."""
+
 _ONE_BY_ONE = 64
 _ENDS = ("src", "dst")
 
@@ -104,8 +107,12 @@ class DerivedBases:
         self._datasets = datasets
         self._deltas = deltas
         self.files = files
-        self._known: Lru[tuple[TablePin, object], tuple[_Listed, _Base | None]] = Lru(_BASES_MAX)
-        self._newest: Lru[object, tuple[_Listed, TablePin, _Base]] = Lru(_BASES_MAX)
+        self._known: Lru[tuple[TablePin, object], tuple[_Listed, _Base | None]] = Lru(
+            _BASES_BYTES_MAX, lambda entry: _weight(entry[1])
+        )
+        self._newest: Lru[object, tuple[_Listed, TablePin, _Base]] = Lru(
+            _BASES_BYTES_MAX, lambda entry: _weight(entry[2])
+        )
         self._parsed = ParsedFiles(files)
 
     # Bases
@@ -361,6 +368,10 @@ class DerivedBases:
         hits = pc.is_in(rows[end].combine_chunks(), value_set=ids)
         row_ids: np.ndarray = after.filter(hits).to_numpy()
         return row_ids
+
+
+def _weight(base: _Base | None) -> int:
+    return _BASE_BYTES + (0 if base is None else int(base.touched.nbytes))
 
 
 def _joins(file: EdgeFile | EdgeDeltaFile, ends: Ends | None) -> bool:
