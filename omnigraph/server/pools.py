@@ -110,7 +110,9 @@ class BoundedPool:
         self._look_later()
 
     def _look_later(self) -> None:
-        if self._jobs and not self._is_looking:
+        # A thread that is awake may have taken all jobs of a turn before the turn ended: what it
+        # has done then waits behind a job that may be long.
+        if (self._jobs or self._outcomes) and not self._is_looking:
             self._is_looking = True
             self._taken_at_look = self._taken
             self._loop.call_later(self._patience_s, self._look)

@@ -117,6 +117,30 @@ def test_a_short_job_passes_a_long_one() -> None:
     asyncio.run(run())
 
 
+def test_a_short_job_passes_a_long_one_that_was_taken_before_the_turn_ended() -> None:
+    async def run() -> None:
+        pool = BoundedPool("short", 1, 100, patience_s=0.001)
+        begun, end, taken, end_long = (threading.Event() for _ in range(4))
+
+        def waiting(begins: threading.Event, ends: threading.Event) -> bool:
+            begins.set()
+            return ends.wait(30)
+
+        awake = pool.submit(partial(waiting, begun, end))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        short, last = pool.submit(lambda: 1), pool.submit(partial(waiting, taken, end_long))
+        end.set()
+        assert taken.wait(30)  # the loop had no turn in which jobs waited
+        assert await asyncio.wait_for(asyncio.gather(awake, short), 30) == [True, 1]
+        assert not last.done()
+        end_long.set()
+        assert await last
+        pool.close()
+
+    asyncio.run(run())
+
+
 def test_as_many_long_jobs_run_at_once_as_there_are_threads() -> None:
     async def run() -> None:
         pool = BoundedPool("long", THREADS, 100, patience_s=0.001)
