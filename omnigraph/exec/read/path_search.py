@@ -77,7 +77,6 @@ class Layer:
     cells: np.ndarray
     links: Links | None = None
     owners: np.ndarray | None = None  # of links, ascending
-    costs: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +112,17 @@ def search(
     for hop in range(1, asked.hops_max + 1):
         layer = layers[-1]
         visited[layer.cells] = True
-        links = _links(watch, over, layer, asked, first=hop == 1)
+        links = links_from(watch, over, layer, asked, first=hop == 1)
         if hop == asked.hops_min:
             loops = links.take(np.flatnonzero(links.cells == layer.cells[links.parents]))
-            loops = loops.take(_among_goals(loops.cells, goals))
+            loops = loops.take(among_goals(loops.cells, goals))
             reached.add(_looped(watch, over, layers, loops, asked, hop))
         links = links.take(np.flatnonzero(~visited[links.cells]))
         layer = _layer(watch, over, links, asked, len(visited))
         layers.append(layer)
         if hop >= asked.hops_min:
-            ends = _among_goals(layer.cells, goals)
-            reached.add(_paths(watch, over, layers, ends, asked, hop))
+            ends = among_goals(layer.cells, goals)
+            reached.add(paths_to(watch, over, layers, ends, asked, hop))
         if not asked.tracked:
             layers = [Layer(layer.cells)]
         if not len(layer.cells):
@@ -135,7 +134,9 @@ def search(
     return reached
 
 
-def _links(watch: Watch, over: SearchField, layer: Layer, asked: Question, *, first: bool) -> Links:
+def links_from(
+    watch: Watch, over: SearchField, layer: Layer, asked: Question, *, first: bool
+) -> Links:
     """The edges that may be walked from a layer."""
     spots = layer.cells % over.width
     start = np.arange(len(spots))
@@ -185,7 +186,7 @@ def _along(
 def _layer(watch: Watch, over: SearchField, links: Links, asked: Question, size: int) -> Layer:
     """The cells that links lead to, in the order of their paths. `size` is more than any cell."""
     if not asked.tracked:
-        return Layer(_distinct(links.cells, size))
+        return Layer(distinct(links.cells, size))
     if asked.every:
         cells, owners = np.unique(links.cells, return_inverse=True)
         order = np.argsort(owners, kind="stable")
@@ -196,12 +197,11 @@ def _layer(watch: Watch, over: SearchField, links: Links, asked: Question, size:
     if asked.edges:
         links = links.take(np.lexsort((links.parents, links.cells)))
         links = links.take(_first_of_each(over, links, asked))
-    order = np.lexsort((over.ranks(links.cells % over.width), links.parents))
-    links = links.take(order)
+    links = links.take(path_order(over, links))
     return Layer(links.cells, links, np.arange(len(links.cells)))
 
 
-def _distinct(cells: np.ndarray, size: int) -> np.ndarray:
+def distinct(cells: np.ndarray, size: int) -> np.ndarray:
     """The cells, each once, ascending."""
     if len(cells) * 16 < size:
         return np.unique(cells)
@@ -254,7 +254,7 @@ def edge_ranks(over: SearchField, lanes: np.ndarray, edges: np.ndarray) -> np.nd
     return lanes * base + ranks
 
 
-def _among_goals(cells: np.ndarray, goals: np.ndarray | None) -> np.ndarray:
+def among_goals(cells: np.ndarray, goals: np.ndarray | None) -> np.ndarray:
     """The indexes of the cells that are goals."""
     if goals is None:
         return np.arange(len(cells))
@@ -267,7 +267,7 @@ def _among_goals(cells: np.ndarray, goals: np.ndarray | None) -> np.ndarray:
 # ---- writing paths down
 
 
-def _paths(
+def paths_to(
     watch: Watch,
     over: SearchField,
     layers: Sequence[Layer],
@@ -324,7 +324,7 @@ def _looped(
     loops = loops.take(np.argsort(loops.cells, kind="stable"))
     if not asked.every:
         loops = loops.take(_first_of_each(over, loops, asked))
-    before = _paths(watch, over, layers, np.unique(loops.parents), asked, length - 1)
+    before = paths_to(watch, over, layers, np.unique(loops.parents), asked, length - 1)
     order = np.argsort(before.cells, kind="stable")
     starts = np.searchsorted(before.cells[order], loops.cells)
     ends = np.searchsorted(before.cells[order], loops.cells, side="right")
@@ -355,42 +355,54 @@ def cheapest(
     best = np.full(size, np.inf)
     best[start] = 0.0
     depth, index = np.zeros(size, np.int32), np.zeros(size, np.int64)
-    layers = [Layer(start, costs=np.zeros(len(start)))]
+    layers, before = [Layer(start)], np.zeros(len(start))
     for hop in range(1, asked.hops_max + 1):
-        links = _links(watch, over, layers[-1], asked, first=hop == 1)
-        links, costs = _cheaper(over, layers[-1], links)
+        links = links_from(watch, over, layers[-1], asked, first=hop == 1)
+        links, costs = weighed(over, links, before)
         better = np.flatnonzero(costs < best[links.cells])
         links, costs = links.take(better), costs[better]
-        order = np.lexsort((over.ranks(links.cells % over.width), links.parents))
-        links, costs = links.take(order), costs[order]
-        layers.append(Layer(links.cells, links, np.arange(len(order)), costs))
-        best[links.cells], depth[links.cells] = costs, hop
+        least = least_of_each(over, links, costs)
+        links, costs = links.take(least), costs[least]
+        order = path_order(over, links)
+        links, before = links.take(order), costs[order]
+        layers.append(Layer(links.cells, links, np.arange(len(order))))
+        best[links.cells], depth[links.cells] = before, hop
         index[links.cells] = np.arange(len(order))
         if not len(order):
             break
     reached = Reached()
     for hop in range(1, len(layers)):
         cells = np.flatnonzero(depth == hop)
-        cells = cells[_among_goals(cells, goals)]
-        part = _paths(watch, over, layers[: hop + 1], index[cells], asked, hop)
+        cells = cells[among_goals(cells, goals)]
+        part = paths_to(watch, over, layers[: hop + 1], index[cells], asked, hop)
         reached.add(Paths(part.cells, hop, part.nodes, part.lanes, part.edges, costs=best[cells]))
     return reached
 
 
-def _cheaper(over: SearchField, layer: Layer, links: Links) -> tuple[Links, np.ndarray]:
-    """The cheapest link to each cell and its cost, of equal ones that of the first path."""
+def weighed(over: SearchField, links: Links, before: np.ndarray) -> tuple[Links, np.ndarray]:
+    """The links that have a weight, and what their cells cost by them. `before` are costs of the
+    cells that they lead from."""
     weights = np.full(len(links.cells), np.nan)
     for number, lane in enumerate(over.lanes):
         mine = np.flatnonzero(links.lanes == number)
         if len(mine):
             assert lane.weights is not None
             weights[mine] = lane.weights(links.edges[mine])
-    weighed = np.flatnonzero(~np.isnan(weights))
-    links = links.take(weighed)
-    assert layer.costs is not None
-    costs = layer.costs[links.parents] + weights[weighed]
+    known = np.flatnonzero(~np.isnan(weights))
+    links = links.take(known)
+    return links, before[links.parents] + weights[known]
+
+
+def least_of_each(over: SearchField, links: Links, costs: np.ndarray) -> np.ndarray:
+    """The index of the cheapest link to each cell, of equal ones that of the first path."""
     ranks = edge_ranks(over, links.lanes, links.edges)
     order = np.lexsort((ranks, links.parents, costs, links.cells))
     _, first = np.unique(links.cells[order], return_index=True)
-    chosen = order[first]
-    return links.take(chosen), costs[chosen]
+    chosen: np.ndarray = order[first]
+    return chosen
+
+
+def path_order(over: SearchField, links: Links) -> np.ndarray:
+    """The order of links that brings their cells into the order of their paths."""
+    order: np.ndarray = np.lexsort((over.ranks(links.cells % over.width), links.parents))
+    return order

@@ -13,6 +13,7 @@ import pyarrow as pa
 from omnigraph.errors import ExpressionFailed
 from omnigraph.exec.memory.resident import Edges
 from omnigraph.exec.read.context import Context, positions_in
+from omnigraph.exec.read.cost_search import by_cost
 from omnigraph.exec.read.members import MemberDomains, put_back
 from omnigraph.exec.read.path_search import (
     EdgeLane,
@@ -20,7 +21,6 @@ from omnigraph.exec.read.path_search import (
     Question,
     Reached,
     SearchField,
-    cheapest,
     edge_ranks,
     search,
 )
@@ -249,7 +249,7 @@ class _Walk:
             every=every,
             edges=slots.edges is not None or op.is_weighted,
         )
-        run = cheapest if op.is_weighted else search
+        run = by_cost if op.is_weighted else search
         reached = run(self.context.watch, self.field, sources, asked, goals)
         return self._written(self._of_target(reached), asked, offset)
 
