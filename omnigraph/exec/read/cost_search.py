@@ -116,7 +116,7 @@ def _written(
     path of fewer hops may cost the same as soon as its sum is rounded."""
     reached = Reached()
     is_seen = np.zeros(len(least.costs), bool)
-    spread = _ROUNDED * float(least.costs[np.isfinite(least.costs)].max())
+    spread = _ROUNDED * float(least.costs[np.isfinite(least.costs)].max(initial=0.0))
     layers = [Layer(starts)]
     while len(layers[-1].cells):
         layer, hop = layers[-1], len(layers)

@@ -90,12 +90,9 @@ def test_paths_by_cost_are_those_of_bellman_ford(
     data: st.DataObject,
 ) -> None:
     over = field_of(*drawn)
-    spots = np.array(
-        data.draw(
-            st.lists(st.integers(0, over.width - 1), min_size=1, max_size=sources, unique=True)
-        )
-    )
-    cells = st.integers(0, len(spots) * over.width - 1)
+    nodes = st.integers(0, over.width - 1)
+    spots = np.array(data.draw(st.lists(nodes, max_size=sources, unique=True)), np.int64)
+    cells = st.sampled_from(range(len(spots) * over.width)) if len(spots) else st.nothing()
     goals = np.array(sorted(data.draw(st.sets(cells))), np.int64) if has_goals else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost_search, "_CELLS_AT_ONCE", at_once)
