@@ -56,7 +56,7 @@ class BoundedPool:
         self._started = 0
         self._taken = 0  # jobs; a race of two threads may lose one, which wakes one too many
         self._taken_at_look = 0
-        self._is_handing = self._is_looking = False
+        self._is_handing = self._is_looking = self._is_lacking = False
         self._mean_s = 0.0
         self.inside = 0  # running and waiting; touched by the event loop alone
 
@@ -139,11 +139,20 @@ class BoundedPool:
                 with self._lock:
                     self._awake -= lacking
                 number -= lacking
-                self._loop.call_later(_NO_THREAD_S, self._wake, lacking)
+                self._wake_later()
                 break
             self._started += 1
         for _ in range(number):
             self._wakes.put(True)
+
+    def _wake_later(self) -> None:
+        if not self._is_lacking:  # one timer, however many threads are missing
+            self._is_lacking = True
+            self._loop.call_later(_NO_THREAD_S, self._wake_again)
+
+    def _wake_again(self) -> None:
+        self._is_lacking = False
+        self._wake(len(self._jobs))
 
     def _settle_outcomes(self) -> None:
         while self._outcomes:

@@ -199,3 +199,28 @@ def test_jobs_wait_until_the_system_has_a_thread(
 
     monkeypatch.setattr(threading.Thread, "start", lacking)
     asyncio.run(run())
+
+
+def test_many_jobs_ask_for_a_missing_thread_with_one_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start, refused, is_lacking = threading.Thread.start, [], True
+
+    def lacking(thread: threading.Thread) -> None:
+        if is_lacking and thread.name.startswith("omnigraph-scarce"):
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def run() -> None:
+        nonlocal is_lacking
+        pool = BoundedPool("scarce", 2, 100)
+        jobs = [pool.submit(partial(str, n)) for n in range(50)]
+        await asyncio.sleep(0.35)
+        assert 50 < len(refused) < 60, "each job tries again for itself"
+        is_lacking = False
+        assert await asyncio.wait_for(asyncio.gather(*jobs), 30) == [str(n) for n in range(50)]
+        pool.close()
+
+    monkeypatch.setattr(threading.Thread, "start", lacking)
+    asyncio.run(run())
