@@ -80,14 +80,18 @@ class BoundedPool:
             )
         self.inside += 1
         future: asyncio.Future[R] = self._loop.create_future()
+        job: _PoolJob = future, work
         started = perf_counter()
 
         def ended(_: Any) -> None:
             self.inside -= 1
             self._mean_s += _WEIGHT * (perf_counter() - started - self._mean_s)
+            if future.cancelled():
+                with contextlib.suppress(ValueError):  # a thread has it
+                    self._jobs.remove(job)
 
         future.add_done_callback(ended)
-        self._jobs.append((future, work))
+        self._jobs.append(job)
         if not self._patience_s:
             self._wake(1)
         elif not self._is_handing:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+import weakref
 from functools import partial
 
 import pytest
@@ -36,6 +37,31 @@ def test_a_job_that_was_given_up_before_it_began_does_not_run() -> None:
         await asyncio.gather(first, third)
         assert ran == ["third"]
         assert pool.inside == 0
+        pool.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 0.001])
+def test_what_was_given_up_waits_in_no_queue(patience_s: float) -> None:
+    class Work:
+        def __call__(self) -> None: ...
+
+    async def run() -> None:
+        pool = BoundedPool("read", 1, 4, patience_s)
+        end = threading.Event()
+        first = pool.submit(end.wait)
+        kept = weakref.WeakSet[Work]()
+        for _ in range(50):
+            work = Work()
+            kept.add(work)
+            pool.submit(work).cancel()
+            await asyncio.sleep(0)
+        del work
+        assert not kept, "clients that came and went have filled the memory"
+        last = pool.submit(lambda: "last")
+        end.set()
+        assert await asyncio.gather(first, last) == [True, "last"]
         pool.close()
 
     asyncio.run(run())
