@@ -2,7 +2,8 @@
 
 Invariant: a line holds method, route, graph, branch, actor, status, milliseconds, rows, commit and
 the request's id. Tokens, parameters, rows and texts of queries never appear. Lines of requests that
-are answered in one turn of the event loop leave in one write.
+are answered in one turn of the event loop leave together, in writes that a pipe takes whole: what
+is longer may be mixed with lines of other workers while the reader is slow.
 """
 
 import logging
@@ -10,7 +11,9 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from functools import lru_cache
+from select import PIPE_BUF
 from typing import Any
 
 import orjson
@@ -42,9 +45,8 @@ class RequestLog:
 
     def flush(self) -> None:
         """Write the lines of requests. Called by the event loop alone."""
-        if self._lines:
-            text = "".join(self._lines)
-            self._lines.clear()
+        lines, self._lines = self._lines, []
+        for text in _together(lines):
             _wrote(text)
 
     def fault(self, request_id: str, cause: BaseException) -> None:
@@ -75,6 +77,19 @@ class RequestLog:
             if value is not None
         ]
         return f"{self._moment(int(now))} {event}{''.join(said)}\n"
+
+
+def _together(lines: list[str]) -> Iterator[str]:
+    """Lines as texts that a pipe takes whole; a line that is longer is a text of its own."""
+    begin = size = 0
+    for number, line in enumerate(lines):
+        length = len(line) if line.isascii() else len(line.encode())
+        if size + length > PIPE_BUF and number > begin:
+            yield "".join(lines[begin:number])
+            begin, size = number, 0
+        size += length
+    if lines:
+        yield "".join(lines[begin:])
 
 
 def _wrote(text: str) -> None:
