@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.server import whole_exchange, wire
@@ -49,6 +49,7 @@ class GuardedProtocol(HttpToolsProtocol):
     header_seconds = 20.0
     _late: asyncio.TimerHandle | None = None
     _is_in_headers = False
+    _running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -57,6 +58,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._headers_came()
         super().connection_lost(exc)
+        running = self._running
+        if running is not None and not running.response_complete:
+            # The web server tells the newest request of a connection, which may wait behind it.
+            running.disconnected = True
+            running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -75,6 +81,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if whole_exchange.IS_KNOWN:
             scope: Any = self.scope
             scope[WHOLE] = whole_exchange.WholeExchange(self.cycle)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _expect_headers(self) -> None:
         if self._late is None:

@@ -5,12 +5,15 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+import omnigraph as og
 from omnigraph.server import wire
 from omnigraph.server.refusals import HttpRefusal
+from omnigraph.server.request_log import RequestLog
 from omnigraph.server.route_table import FLAT, NESTED
 from omnigraph.server.router import Router
 from omnigraph.server.serve_settings import ServerLimits
@@ -265,6 +268,31 @@ def test_a_client_that_leaves_cancels_its_read(
             sock.sendall(head(f"{server.base}/query", len(body)) + body)
             time.sleep(0.2)
         assert stopped.wait(30)
+
+
+@pytest.mark.parametrize("behind", [0, 2])
+def test_a_client_that_leaves_is_no_fault_whatever_waits_behind_its_read(
+    behind: int, graph_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults, lines, query = list[object](), list[object](), og.Graph.query
+    monkeypatch.setattr(RequestLog, "fault", lambda *cause: faults.append(cause))
+    monkeypatch.setattr(RequestLog, "request", lambda _, facts: lines.append(facts["status"]))
+    begun = threading.Event()
+
+    def slow(*args: Any, **options: Any) -> og.QueryResult:
+        begun.set()
+        until(lambda: options["stop"].is_cancelled, 30)
+        return query(*args, **options)
+
+    with served(graph_uri) as server:
+        monkeypatch.setattr(og.Graph, "query", slow)
+        body = b'{"query": "query q() { match { $p: Person } return { $p } }"}'
+        with socket.create_connection(server.address) as sock:
+            sock.sendall((head(f"{server.base}/query", len(body)) + body) * (1 + behind))
+            assert begun.wait(30)
+        until(lambda: lines, 10)
+    assert lines == [499]
+    assert faults == []
 
 
 def test_SV3_a_full_queue_is_429_and_a_late_read_504(
