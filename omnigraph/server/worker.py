@@ -101,7 +101,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP request."""
+        """Answer what is no HTTP request. Behind a request that is not answered yet this would be
+        taken for its answer: the connection ends without one."""
+        running = self._running
+        if (
+            running is not None
+            and not running.response_complete
+            and (running.response_started or not running.more_body)
+        ):
+            self.transport.close()
+            return
         body = wire.encoded(ErrorOutput(error=msg, code="bad_request"))
         head = (
             "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"

@@ -246,6 +246,13 @@ def test_what_is_no_http_is_400_in_json(data: bytes, server: Served) -> None:
     assert server.client.get("/healthz").status_code == 200
 
 
+def test_what_is_no_http_is_not_the_answer_of_a_write_before_it(server: Served) -> None:
+    before = server.graph.snapshot().commit_id
+    body = b'{"query": "query q() { insert Note { text: \\"x\\" } }"}'
+    assert send(server, head(f"{server.base}/mutate", len(body)) + body + b"GARBAGE\r\n\r\n") == b""
+    until(lambda: server.graph.snapshot().commit_id != before)
+
+
 def test_a_client_that_leaves_cancels_its_read(
     graph_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
