@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -44,7 +45,12 @@ _REFUSED = 1
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with a deadline for the headers of a request, and JSON for what is no HTTP."""
+    """HTTP/1.1 with a deadline for the headers of a request, and JSON for what is no HTTP.
+
+    A request that offers an upgrade (`h2c`, as clients in Java do, or `websocket`) is served as one
+    that offers none. The parser takes the body of such a request for another protocol, so it is
+    read again without the offer.
+    """
 
     header_seconds = 20.0
     _late: asyncio.TimerHandle | None = None
@@ -65,7 +71,16 @@ class GuardedProtocol(HttpToolsProtocol):
             running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        while data:
+            try:
+                self.parser.feed_data(data)
+                break
+            except httptools.HttpParserUpgrade as offer:
+                data = self._without_offer() + data[offer.args[0] :] if self._is_offer() else b""
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                break
         if self._is_in_headers:  # the headers of most requests come whole, and need no timer
             self._expect_headers()
 
@@ -75,7 +90,25 @@ class GuardedProtocol(HttpToolsProtocol):
         scope: Any = self.scope
         scope[ABORT] = self.transport.abort
 
+    def _without_offer(self) -> bytes:
+        """The head of a request without its offer of an upgrade, for a parser that knows none."""
+        version = self.parser.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%s: %s" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return b"\r\n".join([*lines, b"", b""])
+
+    def _is_offer(self) -> bool:
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def on_message_complete(self) -> None:
+        if not self._is_offer():
+            super().on_message_complete()
+
     def on_headers_complete(self) -> None:
+        if self._is_offer():
+            return
         self._headers_came()
         super().on_headers_complete()
         if whole_exchange.IS_KNOWN:

@@ -253,6 +253,48 @@ def test_what_is_no_http_is_not_the_answer_of_a_write_before_it(server: Served) 
     until(lambda: server.graph.snapshot().commit_id != before)
 
 
+@pytest.mark.parametrize("offer", ["h2c", "websocket"])
+def test_an_offer_of_an_upgrade_is_ignored_and_its_body_is_read(offer: str, server: Served) -> None:
+    body = b'{"query": "query q() { match { $p: Person } return { $p.name } order { $p.name } }"}'
+    extra = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {offer}\r\nHTTP2-Settings: AA\r\n"
+    one = head(f"{server.base}/query", len(body), extra) + body
+    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    at_once = send(server, one * 3 + last)
+    assert at_once.count(b"HTTP/1.1 200 ") == 4
+    assert at_once.count(b'"p.name":"Ada"') == 3
+    with socket.create_connection(server.address, timeout=20) as sock:
+        for part in (one[:40], one[40:-60], one[-60:-9], one[-9:] + last):
+            sock.sendall(part)
+            time.sleep(0.02)
+        came = b"".join(iter(lambda: sock.recv(65536), b""))
+    assert came.count(b"HTTP/1.1 200 ") == 2
+    assert b'"p.name":"Ada"' in came
+
+
+def test_a_body_behind_an_offer_of_an_upgrade_is_no_request(server: Served) -> None:
+    hidden = b"GET /graphs/people/branches HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    extra = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(server.address, timeout=20) as sock:
+        sock.sendall(head(f"{server.base}/query", len(hidden), extra))
+        time.sleep(0.05)
+        sock.sendall(hidden + last)
+        came = b"".join(iter(lambda: sock.recv(65536), b""))
+    assert came.startswith(b"HTTP/1.1 400 ")
+    assert came.count(b"HTTP/1.1 ") == 2
+    assert b"branches" not in came
+    assert b'"status":"ok"' in came
+
+
+@pytest.mark.parametrize("target", ["x:80", "http://x/healthz"])
+def test_nothing_is_connected_to(target: str, server: Served) -> None:
+    raw = send(
+        server, f"CONNECT {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+    )
+    assert raw.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 405 "))
+    assert server.client.get("/healthz").status_code == 200
+
+
 def test_a_client_that_leaves_cancels_its_read(
     graph_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
