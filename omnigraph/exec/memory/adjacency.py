@@ -321,9 +321,7 @@ class Topology:
         return made if made.nodes >= nodes else self._grown(made, direction, nodes)
 
     def _whole(self, direction: ir.Direction) -> Adjacency:
-        return self._cache.made(
-            self._key(self.edges.source.key, direction), lambda: self._made(direction)
-        )
+        return self._cache.made(self._key(self.edges.key, direction), lambda: self._made(direction))
 
     def _key(self, version: object, direction: ir.Direction) -> tuple[object, ...]:
         return version, "adjacency", direction, self._family
@@ -347,5 +345,5 @@ class Topology:
         """The same adjacency for more nodes: those newer than the edges have no neighbours."""
         more = np.full(nodes - made.nodes, made.starts[-1])
         grown = Adjacency(np.concatenate((made.starts, more)), made.neighbours, made.edges)
-        self._cache.put(self._key(self.edges.source.key, direction), grown, grown.bytes_held)
+        self._cache.put(self._key(self.edges.key, direction), grown, grown.bytes_held)
         return grown

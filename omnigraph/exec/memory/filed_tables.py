@@ -89,7 +89,7 @@ class FewCells(ResidentTable):
         return [known[position] for position in positions]
 
     def _cells(self, name: str) -> dict[int, Any]:
-        key = (self.source.key, "cells", name)
+        key = (self.key, "cells", name)
         cells: dict[int, Any] | None = self._cache.get(key)
         if cells is None or len(cells) > _CELLS_MAX:
             cells = {}
@@ -208,7 +208,7 @@ class FiledNodes(FewCells, Nodes):
             values = self._with_written(name, values)
             return values, int(values.nbytes)
 
-        return self._cache.made((self.source.key, "column", name), make)
+        return self._cache.made((self.key, "column", name), make)
 
     def _with_written(self, name: str, values: pa.Array) -> pa.Array:
         """A column of the file with the values of the rows written since."""
@@ -262,7 +262,7 @@ def follow_filed_nodes(
     delta = node_delta(touched)
     ids, patch, numbers = _with_delta(known, before.patch, delta)
     columns = id_columns_of(before.file, delta, source.reader) & before.id_columns
-    change = VersionPatch(before.source.key, numbers[~delta.is_gone])
+    change = VersionPatch(before.key, numbers[~delta.is_gone])
     files = before.columns.files
     # Compaction moves rows without touching any.
     return FiledNodes(source, cache, ids, patch, columns, change, files, is_exact=False)
@@ -299,10 +299,9 @@ class FiledEdges(FewCells, Edges):
         in_order: bool,
         followed: EdgeDelta | None = None,
     ) -> None:
-        nothing = np.empty(0, np.int32)
-        super().__init__(
-            source, cache, (nothing, nothing), np.empty(0, np.uint64), None, dictionaries, change
-        )
+        ends, row_ids = (np.empty(0, np.int32), np.empty(0, np.int32)), np.empty(0, np.uint64)
+        layout = file.digest if delta.is_empty else object()
+        super().__init__(source, cache, ends, row_ids, None, dictionaries, change, layout)
         self.file = file
         self.delta = delta
         self.followed = followed  # the delta of the version before, the first part of this one
@@ -372,7 +371,7 @@ def follow_filed_edges(
     locate = dictionaries[0].locate, dictionaries[1].locate
     readers = (before.source.reader, source.reader)
     delta, written = followed(before.file, before.delta, touched, readers, locate)
-    change = VersionPatch(before.source.key, written)
+    change = VersionPatch(before.key, written)
     known = before.delta
     return FiledEdges(
         source, cache, before.file, delta, dictionaries, change, in_order=False, followed=known
@@ -388,7 +387,7 @@ class FiledTopology(Topology):
         way = _WAYS.get(direction)
         if way is not None:
             return self._one_way(direction, way, nodes)
-        key = self._key(self.edges.source.key, direction)
+        key = self._key(self.edges.key, direction)
         known: FiledAdjacency | None = self._cache.get(key)
         if known is None or known.nodes < nodes:
             size = max(nodes, *(len(each) for each in self.edges.dictionaries))
@@ -399,7 +398,7 @@ class FiledTopology(Topology):
 
     def _one_way(self, direction: ir.Direction, way: Way, nodes: int) -> OneWay:
         edges = self.edges
-        key = self._key(edges.source.key, direction)
+        key = self._key(edges.key, direction)
         known: OneWay | None = self._cache.get(key)
         if known is None or known.nodes < nodes:
             size = max(nodes, len(edges.dictionaries[0 if way is Way.OUT else 1]))

@@ -9,7 +9,7 @@ so adjacency survives changes of nodes. An edge's position is the order in which
 read; Lance's stable row ids find it again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -31,13 +31,18 @@ _CHANGED_SHARE_MAX = 0.2
 _FETCHED_MAX = 4096
 _TOGETHER_BYTES = 32 << 20
 _CELL_BYTES = 64
+_TABLE_ORDER = "table order"
+
+PositionsKey = tuple[VersionKey, Hashable]
+"""A version, and the numbering that gave its entities their positions. Columns, adjacency and all
+that is kept by position is kept under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionPatch:
     """How a version differs from an earlier resident one: the positions written since."""
 
-    base: VersionKey
+    base: PositionsKey
     written: Positions
 
 
@@ -45,9 +50,15 @@ class ResidentTable:
     """A table version in memory: a position a row, and columns in that order."""
 
     def __init__(
-        self, source: Source, cache: Cache, size: int, change: VersionPatch | None
+        self,
+        source: Source,
+        cache: Cache,
+        size: int,
+        change: VersionPatch | None,
+        layout: Hashable,
     ) -> None:
         self.source = source
+        self.key: PositionsKey = (source.key, layout)
         self.size = size
         self._cache = cache
         self.change = change
@@ -80,7 +91,7 @@ class ResidentTable:
 
     def holds(self, name: str) -> bool:
         """Whether a column is in memory."""
-        return self._cache.get((self.source.key, "column", name)) is not None
+        return self._cache.get((self.key, "column", name)) is not None
 
     def column(self, name: str, *, blob: bool = False) -> pa.Array:
         """A column by position. Of a blob only whether it has a value."""
@@ -89,7 +100,7 @@ class ResidentTable:
             values = self._loaded(name, blob=blob)
             return values, int(values.nbytes)
 
-        return self._cache.made((self.source.key, "column", name), make)
+        return self._cache.made((self.key, "column", name), make)
 
     def load(self, columns: Iterable[ir.Column]) -> None:
         """Bring columns into memory, many with one scan: planning a scan takes a pass over all
@@ -100,7 +111,7 @@ class ResidentTable:
         for start in range(0, len(missing) if together > 1 else 0, max(together, 1)):
             several = missing[start : start + together]
             for name, values in zip(several, self._read(several), strict=True):
-                self._cache.put((self.source.key, "column", name), values, int(values.nbytes))
+                self._cache.put((self.key, "column", name), values, int(values.nbytes))
 
     def _loaded(self, name: str, *, blob: bool) -> pa.Array:
         if blob:
@@ -121,7 +132,7 @@ class ResidentTable:
         """Keep columns that were read together with the ids or the ends of all rows."""
         columns = self._by_position([in_one(rows[name]) for name in names]) if names else []
         for name, values in zip(names, columns, strict=True):
-            self._cache.put((self.source.key, "column", name), values, int(values.nbytes))
+            self._cache.put((self.key, "column", name), values, int(values.nbytes))
 
     def _by_position(self, columns: list[pa.Array]) -> list[pa.Array]:
         positions = self.position_of_rows()
@@ -161,7 +172,7 @@ class Nodes(ResidentTable):
         rows: Positions | None,
         change: VersionPatch | None,
     ) -> None:
-        super().__init__(source, cache, len(ids), change)
+        super().__init__(source, cache, len(ids), change, (ids.family, len(ids)))
         self.ids = ids
         self._rows = rows
         self._rows_known = change is None
@@ -267,7 +278,7 @@ def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes
     created = number_arrays.difference(positions, present)
     if len(present) + len(created) != source.pin.row_count:
         return None  # rows were deleted, and a version does not list its deleted ids
-    nodes = Nodes(source, cache, known, None, VersionPatch(base.source.key, positions))
+    nodes = Nodes(source, cache, known, None, VersionPatch(base.key, positions))
     if source.pin.row_count < len(known):
         nodes.present = number_arrays.union(present, created)
     return nodes
@@ -298,8 +309,9 @@ class Edges(ResidentTable):
         alive: np.ndarray | None,
         dictionaries: tuple[Ids, Ids],
         change: VersionPatch | None,
+        layout: Hashable,
     ) -> None:
-        super().__init__(source, cache, len(row_ids), change)
+        super().__init__(source, cache, len(row_ids), change, layout)
         self.ends = ends
         self.row_ids = row_ids
         self.alive = alive  # flags by position; None when every edge exists
@@ -352,7 +364,7 @@ def read_edges(
     ends = _numbered(rows, dictionaries)
     row_ids = rows[ROW_ID].to_numpy()
     alive = _anchored(ends)
-    edges = Edges(source, cache, ends, row_ids, alive, dictionaries, None)
+    edges = Edges(source, cache, ends, row_ids, alive, dictionaries, None, _TABLE_ORDER)
     edges.keep(columns, rows)
     return edges
 
@@ -390,9 +402,10 @@ def follow_edges(
         alive &= np.isin(all_ids, source.reader.row_ids().to_numpy())
     sides = [_with(base.ends[side], size, positions, ends[side]) for side in (0, 1)]
     alive &= (sides[0] >= 0) & (sides[1] >= 0)
-    change = VersionPatch(base.source.key, positions)
+    change = VersionPatch(base.key, positions)
     flags = None if alive.all() else alive
-    return Edges(source, cache, (sides[0], sides[1]), all_ids, flags, dictionaries, change)
+    ends = sides[0], sides[1]
+    return Edges(source, cache, ends, all_ids, flags, dictionaries, change, object())
 
 
 def _with(before: np.ndarray, size: int, positions: Positions, values: np.ndarray) -> np.ndarray:

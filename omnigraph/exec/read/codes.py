@@ -60,7 +60,7 @@ def _column_codes(
     name = domain.source.columns.name_of(column)
     if name is None:
         return None
-    key = (domain.source.key, "codes", name)
+    key = (domain.key, "codes", name)
     whole: Codes | None = cache.get(key)
     if whole is None and rows * 2 >= domain.size:
         codes = encoded(domain.column(name))

@@ -68,7 +68,7 @@ def _by_column(
         return np.empty(0, np.int64)
     if column.type.is_text and nodes.is_id(column):
         return nodes.existing(_one(nodes.ids.find(str(value))))
-    key = (nodes.source.key, "sorted", name)
+    key = (nodes.key, "sorted", name)
     if cache.get(key) is None and cache.use(key) <= _PASSES:
         return None
     if column.type.is_text:
@@ -125,7 +125,7 @@ def _sorted_texts(nodes: Nodes, cache: Cache, name: str) -> _SortedTexts:
         order = _order_of(values)
         return _SortedTexts(StringColumn(values), order), int(values.nbytes + order.nbytes)
 
-    return cache.made((nodes.source.key, "sorted", name), make)
+    return cache.made((nodes.key, "sorted", name), make)
 
 
 def _sorted_numbers(nodes: Nodes, cache: Cache, name: str) -> _SortedNumbers:
@@ -135,4 +135,4 @@ def _sorted_numbers(nodes: Nodes, cache: Cache, name: str) -> _SortedNumbers:
         numbers = in_one(pa.chunked_array([values.take(pa.array(order))])).to_numpy()
         return _SortedNumbers(numbers, order), int(numbers.nbytes + order.nbytes)
 
-    return cache.made((nodes.source.key, "sorted", name), make)
+    return cache.made((nodes.key, "sorted", name), make)
