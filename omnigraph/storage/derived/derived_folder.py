@@ -171,7 +171,19 @@ class DerivedFiles:
                 self.reject(damaged)
             return None
         with self._turn:
+            for path in [each for each in self._open if self._is_removed(each)]:
+                del self._open[path]  # a mapping takes a descriptor, and the file its disk space
             return self._open.setdefault(entry.path, file)
+
+    def is_open(self, file: MappedFile) -> bool:
+        """Whether a file is kept mapped for whoever asks for it next."""
+        return self._open.get(file.path) is file
+
+    def _is_removed(self, path: Path) -> bool:
+        """Whether a file is gone for good: of one on an object store only a copy may be."""
+        if path.exists():
+            return False
+        return self._remote is None or path.name not in self._remote.names(path.parent.name)
 
     def reject(self, damaged: DamagedFile) -> None:
         """Use a file no more, count it, and remove it where that is allowed."""

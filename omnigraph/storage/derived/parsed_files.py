@@ -1,7 +1,7 @@
 """Open topology files by digest: node files, edge files, and deltas over those.
 
 Invariant: a digest names one content for ever, so a file is read once for all versions, branches
-and lineages that use it.
+and lineages that use it. A file that was removed is kept by nobody but those who use it.
 """
 
 from collections.abc import Callable
@@ -32,6 +32,8 @@ class ParsedFiles:
         """A file of one kind."""
         parsed = self._parsed.get(file.digest)
         if parsed is None:
+            known = list(self._parsed.items())
+            self._parsed = {name: each for name, each in known if self._files.is_open(each.file)}
             parsed = self._parsed[file.digest] = _READERS[kind](file)
         return parsed
 

@@ -248,6 +248,21 @@ def test_deleting_the_folder_loses_nothing(tmp_path: Path) -> None:
         assert answers(graph) == before
 
 
+def test_files_that_newer_ones_replaced_are_no_longer_mapped(tmp_path: Path) -> None:
+    with filed(tmp_path / "g") as graph:
+        for number in range(12):
+            graph.load(friendships(1100), "append", edge="Knows", engine="local")
+            assert graph.query(FRIENDS, {"n": name(number)}).rows
+        derived = graph._store.derived
+        kept = [
+            *derived.files._open,
+            *(each.file.path for each in derived._parsed._parsed.values()),
+        ]
+        assert all(path.exists() for path in kept)
+        assert len(derived.files._open) < 12
+        assert answers(graph) == expected(tmp_path / "g")
+
+
 def test_a_disk_that_takes_no_more_fails_no_load(tmp_path: Path) -> None:
     for place in failpoints.DERIVED:
         path = tmp_path / place
