@@ -167,11 +167,12 @@ class DerivedFiles:
         try:
             file = MappedFile(entry.path, entry.name.digest)
         except DamagedFile as damaged:
-            if entry.path.exists():
+            if not damaged.is_unreadable:
                 self.reject(damaged)
             return None
         with self._turn:
-            for path in [each for each in self._open if self._is_removed(each)]:
+            alike = [path for path in self._open if path.parent == entry.path.parent]
+            for path in filter(self._is_removed, alike):
                 del self._open[path]  # a mapping takes a descriptor, and the file its disk space
             return self._open.setdefault(entry.path, file)
 

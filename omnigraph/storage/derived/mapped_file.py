@@ -53,6 +53,12 @@ class DamagedFile(Exception):
         self.path = path
         self.fact = fact
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether the system did not give its bytes: it is gone, or a process has too many files
+        open. Its bytes may be good."""
+        return isinstance(self.__cause__, OSError)
+
 
 class NumberArray(Protocol):
     """An array of integers in a file. What a method returns has been verified."""

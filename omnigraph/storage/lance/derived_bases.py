@@ -212,7 +212,9 @@ class DerivedBases:
                 entry.name.kind == EDGE_DELTAS
                 and self._parsed.under(EdgeDeltaFile(file), pin) is None
             )
-        except (NotFound, DamagedFile):
+        except DamagedFile as damaged:
+            return not damaged.is_unreadable
+        except NotFound:
             return True
         except OmnigraphError:
             return False  # it cannot be told now

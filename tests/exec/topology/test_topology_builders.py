@@ -1,5 +1,7 @@
 """Builders of topology files: loads, upkeep, crashes, damage and many processes at once."""
 
+import errno
+import mmap
 import os
 import random
 import shutil
@@ -246,6 +248,27 @@ def test_deleting_the_folder_loses_nothing(tmp_path: Path) -> None:
         assert answers(graph) == before
     with omnigraph.open(path) as graph:
         assert answers(graph) == before
+
+
+def test_a_process_that_has_too_many_files_open_removes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    path = tmp_path / "g"
+    with loaded(path) as graph:
+        before, names = answers(graph), set(path.glob("__derived/*/*"))
+        assert names
+        forget(graph)
+        with monkeypatch.context() as patch:
+            patch.setattr(mmap, "mmap", refuse)
+            assert answers(graph) == before
+            graph.cleanup(keep=1, confirm=True)
+        assert names <= set(path.glob("__derived/*/*"))
+        forget(graph)
+        assert answers(graph) == before
+        assert graph._store.derived.files._open
 
 
 def test_files_that_newer_ones_replaced_are_no_longer_mapped(tmp_path: Path) -> None:
