@@ -105,7 +105,7 @@ def _either(new: str | None, old: str | None, *names: str) -> str | None:
 
 
 def load(call: RouteCall) -> Answer:
-    """Load NDJSON that comes as a text, or the columns of one type as Parquet, Arrow or CSV."""
+    """Load NDJSON of the older, forgiving format, or columns of one type: Parquet, Arrow, CSV."""
     media = require_media(call.headers, JSON, ARROW, PARQUET, CSV)
     if media != JSON:
         return _load_columns(call, media)
@@ -116,10 +116,12 @@ def ingest(call: RouteCall) -> Answer:
     """Load NDJSON of the older, forgiving format; a missing branch is made from main."""
     body = call.json(wire.IngestRequest)
     body.from_ = branch_or_main(body.from_)
-    return _load(call, body, permissive=True)
+    return _load(call, body)
 
 
-def _load(call: RouteCall, body: wire.IngestRequest, *, permissive: bool = False) -> Answer:
+def _load(call: RouteCall, body: wire.IngestRequest) -> Answer:
+    # A patch is newer than the forgiving format, in which a property of a wrong type is null.
+    permissive = body.mode != "patch"
     options = {"permissive": permissive, "message": body.message, "embed": body.embed or "now"}
     data = body.data.encode()
     done, once = _loaded(

@@ -188,6 +188,17 @@ def test_a_load_into_a_branch_that_is_not_there_is_404(server: Served) -> None:
     refused(server.post("/load", {"data": "{"}), 400, "bad_request")
 
 
+def test_a_load_of_a_text_forgives_as_that_of_0_10_does(server: Served) -> None:
+    text = '{"type": "Person",\n "data": {"name": "Old", "age": "x", "nope": 1}}'
+    made = {"data": text, "branch": "forgiving", "from": "main"}
+    assert server.answer("/load", made, wire.IngestOutput)["total_entities"] == 1
+    asked = {"query": 'query q() { match { $p: Person { name: "Old" } } return { $p.age } }'}
+    rows = server.answer("/query", asked | {"branch": "forgiving"}, wire.ReadOutput)["rows"]
+    assert rows == [{"p.age": None}]
+    patch = {"data": text, "branch": "forgiving", "mode": "patch"}
+    assert "line 1" in refused(server.post("/load", patch), 400, "bad_request")["error"]
+
+
 def test_the_older_ingest_makes_the_branch_from_main(server: Served) -> None:
     response = server.post("/ingest", {"data": PEOPLE, "branch": "ingested"})
     document = checked(response, wire.IngestOutput)
