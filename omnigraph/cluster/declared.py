@@ -30,6 +30,7 @@ _TOP = ("version", "metadata", "storage", "state", "providers", "graphs", "polic
 _RESERVED = ("apply", "env_file", "pipelines", "embeddings", "ui", "aliases", "bindings")
 _GRAPH = ("schema", "queries", "embedding_provider", "external_blobs")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_BARE_REFERENCE = re.compile(r"(?<=:)([ \t]+)(\$\{\w+\})(?=[ \t]*[,}\r\n])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def _document(file: Path, findings: Diagnostics) -> YamlMapping | None:
         findings.add("invalid_cluster_yaml", CONFIG_FILE, "it is not UTF-8")
         return None
     try:
-        document = read_yaml(text, aliases=False)
+        document = _values(text)
     except DuplicateKey as cause:
         findings.add("duplicate_yaml_key", CONFIG_FILE, str(cause))
         return None
@@ -141,6 +142,19 @@ def _document(file: Path, findings: Diagnostics) -> YamlMapping | None:
         findings.add("invalid_cluster_yaml", CONFIG_FILE, "it is no mapping")
         return None
     return YamlMapping(document, "", findings)
+
+
+def _values(text: str) -> Any:
+    """The document, in which `{ api_key: ${NAME} }` is a text: in YAML the brace would end it."""
+    try:
+        return read_yaml(text, aliases=False)
+    except DuplicateKey:
+        raise
+    except YamlFault:
+        quoted = _BARE_REFERENCE.sub(r'\1"\2"', text)
+        if quoted == text:
+            raise
+        return read_yaml(quoted, aliases=False)
 
 
 def _name(top: YamlMapping) -> str | None:

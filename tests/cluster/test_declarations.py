@@ -200,6 +200,17 @@ def test_several_faults_are_told_at_once(cluster: Cluster) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "provider",
+    ["kind: openai, api_key: ${OUR_KEY}", "api_key: ${OUR_KEY}, kind: gemini", "api_key: ${K}"],
+)
+def test_a_key_between_braces_needs_no_quotes(cluster: Cluster, provider: str) -> None:
+    cluster.write("cluster.yaml", PROVIDER % provider + GRAPH.removeprefix("version: 1\n"))
+    assert cluster.command.validate()["diagnostics"] == []
+    cluster.write("cluster.yaml", PROVIDER % provider + "graphs: [\n")
+    assert codes(cluster.command.validate()) == ["invalid_cluster_yaml"]
+
+
 def test_a_good_configuration_is_listed(cluster: Cluster) -> None:
     done = cluster.command.validate()
     assert done["ok"], done["diagnostics"]
