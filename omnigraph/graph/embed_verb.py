@@ -100,8 +100,9 @@ class EmbedVerb(ReadSide):
             provider = make_provider(provider, model=model, key=key, base_url=base_url)
         self._reading.embedder = provider
 
-    def _provider(self) -> "Provider | None":
-        return self._reading.embedder or named_provider()
+    def _provider(self) -> "Callable[[], Provider] | None":
+        own = self._reading.embedder
+        return named_provider() if own is None else lambda: own
 
     def _vector_fill(self, catalog: Catalog, embed: str) -> "VectorFill | None":
         """What fills the vectors of a write, if anything does."""
@@ -142,6 +143,7 @@ class EmbedVerb(ReadSide):
                 "no embedding provider is named, so no text is sent anywhere",
                 "set OMNIGRAPH_EMBED_PROVIDER, or call graph.embed_with",
             )
+        provider()  # one that cannot be made is told, also where nothing is missing
         catalog = self._schemas.current(branch).catalog
         for name in types or ():
             if catalog.node(name) is None:

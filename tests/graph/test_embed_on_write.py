@@ -102,6 +102,21 @@ def test_the_environment_names_a_provider(graph: og.Graph, monkeypatch: pytest.M
     assert vectors(graph) == {"a": True, "b": True, "c": None}
 
 
+def test_a_provider_without_a_key_is_no_matter_to_rows_that_bring_their_vectors(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "gemini")
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    given = {"slug": "a", "text": "hello", "embedding": [1, 0, 0, 0]}
+    graph.load([{"type": "Doc", "data": given}, {"type": "Doc", "data": {"slug": "b"}}], "merge")
+    graph.mutate(STARS, {"s": "a"})
+    graph.mutate(PUT, {"s": "c", "t": None})
+    assert vectors(graph) == {"a": False, "b": None, "c": None}
+    for fails in (lambda: graph.mutate(PUT, {"s": "d", "t": "new"}), graph.embed):
+        with pytest.raises(og.BadRequest, match="has no key; set GEMINI_API_KEY"):
+            fails()
+
+
 def test_every_writer_fills_vectors_and_sends_no_text_twice(
     graph: og.Graph, provider: Counting
 ) -> None:

@@ -8,6 +8,7 @@ fails refuses the write, whole.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,10 +27,11 @@ _REMEMBERED_COMPONENTS = 8 << 20
 _LATER = "; nothing was written: repeat it, or write with embed='later' and run `omnigraph embed`"
 
 
-def named_provider() -> Provider | None:
-    """The provider that the environment names. A key alone names none, so that nothing is sent."""
+def named_provider() -> Callable[[], Provider] | None:
+    """What makes the provider that the environment names. A key alone names none, so that nothing
+    is sent."""
     if environment.EMBED_MOCK.read() or environment.EMBED_PROVIDER.is_set():
-        return provider_from_env()
+        return cache(provider_from_env)
     return None
 
 
@@ -83,9 +85,10 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 @dataclass(frozen=True, slots=True)
 class VectorFill:
     """Fills the vectors of rows that are about to be written. Without a provider only those that
-    are known are filled."""
+    are known are filled; it is made when a text has to be sent, so that one without a key is no
+    matter to rows that bring their vectors."""
 
-    provider: Provider | None
+    provider: Callable[[], Provider] | None
     vectors: TextVectors
 
     def filled(
@@ -129,10 +132,11 @@ class VectorFill:
     def _made(self, prop: Property, embed: Embed, texts: list[str]) -> dict[str, Vector]:
         if self.provider is None or not texts:
             return {}
-        if embed.model is not None and embed.model != self.provider.model:
+        provider = self.provider()
+        if embed.model is not None and embed.model != provider.model:
             raise BadRequest(
                 f"property '{prop.name}' is embedded with model '{embed.model}', the provider uses "
-                f"'{self.provider.model}'",
+                f"'{provider.model}'",
                 f"set {environment.EMBED_MODEL.name} to the property's model, or give the vectors",
             )
-        return self.vectors.of(self.provider, texts, prop.type.dimension or 0)
+        return self.vectors.of(provider, texts, prop.type.dimension or 0)
