@@ -117,6 +117,23 @@ def test_a_provider_without_a_key_is_no_matter_to_rows_that_bring_their_vectors(
             fails()
 
 
+NEAREST = "nearest($n.embedding, $q)"
+
+
+@pytest.mark.parametrize("order", [NEAREST, f"rrf({NEAREST}, bm25($n.text, $q))"])
+def test_a_query_text_that_cannot_be_embedded_is_refused_where_there_are_no_rows(
+    graph: og.Graph, order: str
+) -> None:
+    pattern = f"match {{ $n: Note }} return {{ $n.text }} order {{ {order} }} limit 3"
+    ask = f"query near($q: String?) {{ {pattern} }}"
+    with pytest.raises(og.BadRequest, match="has no key; set OPENROUTER_API_KEY"):
+        graph.query(ask, {"q": "graphs"})
+    assert graph.query(ask, {"q": None}).rows == []
+    graph.embed_with("mock", model="large")
+    with pytest.raises(og.BadRequest, match="model 'mock', the provider uses 'large'"):
+        graph.query(ask, {"q": "graphs"})
+
+
 def test_every_writer_fills_vectors_and_sends_no_text_twice(
     graph: og.Graph, provider: Counting
 ) -> None:

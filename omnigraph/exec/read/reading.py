@@ -206,6 +206,7 @@ class Reading:
     ) -> Run:
         tables = self._view(snapshot)
         ranker = Ranker(tables, given, self.embedder)
+        ranker.require_provider(plan.scores)
         prepared = self._prepare(plan)
         context = Context(
             tables,

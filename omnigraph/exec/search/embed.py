@@ -46,17 +46,22 @@ class Provider(Protocol):
         ...
 
 
-def embed_query(
-    provider: Provider | None, text: str, dimension: int, model: str | None
-) -> list[float]:
-    """The vector of a query, for a property that may name its model. None: by the environment."""
+def provider_of_queries(provider: Provider | None, model: str | None) -> Provider:
+    """What embeds queries for a property that may name its model. None: by the environment."""
     resolved = provider if provider is not None else provider_from_env()
     if model is not None and resolved.model != model:
         raise BadRequest(
             f"the property is embedded with model '{model}', the provider uses '{resolved.model}'",
             f"set {environment.EMBED_MODEL.name} to the property's model, or give a vector",
         )
-    return resolved.embed([text], dimension, Purpose.QUERY)[0]
+    return resolved
+
+
+def embed_query(
+    provider: Provider | None, text: str, dimension: int, model: str | None
+) -> list[float]:
+    """The vector of a query."""
+    return provider_of_queries(provider, model).embed([text], dimension, Purpose.QUERY)[0]
 
 
 # Providers

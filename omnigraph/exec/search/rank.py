@@ -4,7 +4,7 @@ Invariant: a ranking sees exactly the entities of its variable in the rows, so e
 the pattern is applied first. Ties are in order of ids.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,6 +79,15 @@ class Ranker:
         return subject.spread(matches, False)
 
     # Scores
+
+    def require_provider(self, scores: Iterable[ir.Score]) -> None:
+        """Refuse a ranking by a text that cannot be embedded, also where there are no rows."""
+        for score in scores:
+            ranking = score.ranking
+            arms = (ranking.first, ranking.second) if isinstance(ranking, ir.Rrf) else (ranking,)
+            for arm in arms:
+                if isinstance(arm, ir.Nearest) and isinstance(self._given.of(arm.query), str):
+                    embed.provider_of_queries(self._embedder, arm.model)
 
     def score(self, score: ir.Score, rows: Rows, top: TopK | None) -> Rows:
         """The rows with their score; with `required` only rows that have one."""
