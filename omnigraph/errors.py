@@ -528,6 +528,14 @@ class Violation:
     line: int | None = None
     unit: str = "line"
 
+    def __post_init__(self) -> None:
+        # Escapes of JSON can spell half a surrogate pair, which no answer and no file can hold.
+        for name in ("type_name", "property", "id", "value", "text", "file"):
+            said = getattr(self, name)
+            if said is not None and not said.isascii():
+                spelled = said.encode("utf-8", "backslashreplace").decode()
+                object.__setattr__(self, name, spelled)
+
     def __str__(self) -> str:
         if self.line is None:
             return self.text

@@ -42,6 +42,17 @@ def test_a_failure_has_the_members_that_a_server_gives_it(
     }
 
 
+def test_half_a_surrogate_pair_can_be_printed_and_written(tmp_path: Path) -> None:
+    run("init", "g.omni", "--schema", SCHEMA, cwd=tmp_path)
+    lines = '{"type": "\\udfff", "data": {}}\n{"type": "Company", "data": {"name": "\\ud800"}}\n'
+    (tmp_path / "half.jsonl").write_text(lines)
+    load = ("load", "g.omni", "--data", "half.jsonl", "--mode", "merge", "--json")
+    done = run(*load, "--rejects", "bad", cwd=tmp_path)
+    assert "unknown node type '\\udfff'" in json.loads(done.stdout)["error"]
+    entries = (tmp_path / "bad" / "rejects.jsonl").read_text().splitlines()
+    assert [json.loads(each)["value"] for each in entries] == ["\\udfff", "\\ud800"]
+
+
 def test_SV15_a_text_that_is_wrong_has_a_diagnostic(tmp_path: Path) -> None:
     run("init", "g.omni", "--schema", SCHEMA, cwd=tmp_path)
     done = run("query", "g.omni", "-e", "query q( { match", "--json", cwd=tmp_path)

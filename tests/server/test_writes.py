@@ -199,6 +199,20 @@ def test_a_load_of_a_text_forgives_as_that_of_0_10_does(server: Served) -> None:
     assert "line 1" in refused(server.post("/load", patch), 400, "bad_request")["error"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"type": "Note", "data": {"text": "\\ud800"}}',
+        '{"type": "\\udfff", "data": {}}',
+        '{"type": "Person", "data": {"name": "x", "\\ud800": 1}}',
+        '{"edge": "Knows", "from": "\\ud800", "to": "Ada"}',
+    ],
+)
+def test_half_a_surrogate_pair_is_told_of_in_json(server: Served, line: str) -> None:
+    wrong = server.client.post(f"{server.base}/load/ndjson", content=line, headers=NDJSON)
+    assert "line 1: " in refused(wrong, 400, "bad_request")["error"]
+
+
 def test_the_older_ingest_makes_the_branch_from_main(server: Served) -> None:
     response = server.post("/ingest", {"data": PEOPLE, "branch": "ingested"})
     document = checked(response, wire.IngestOutput)
