@@ -42,6 +42,7 @@ from omnigraph.cli.options import (
     Snapshot,
     Store,
     Timing,
+    Uri,
     Words,
     exclusive,
     metadata,
@@ -106,6 +107,7 @@ def query(
     engine: EngineOption = Engine.AUTO,
     json: Json = False,
     store: Store = None,
+    older: Uri = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Do not say what was written to --out.")
     ] = False,
@@ -115,7 +117,8 @@ def query(
         exclusive(branch=branch, snapshot=snapshot)
         exclusive(json=json, format=None if format is Format.JSON else format)
         format = Format.JSON if json else format or format_of_ending(out)
-        query_name, uri = name_and_uri(list(words or ()), name, store, source)
+        exclusive(store=store, uri=older)
+        query_name, uri = name_and_uri(list(words or ()), name, store or older, source)
         given = read_params(params, params_file)
         on = None if snapshot is not None else branch or MAIN
         if _is_stored(query_name, query, source, uri):
@@ -171,11 +174,13 @@ def mutate(
     embed: EmbedTiming = Timing.NOW,
     json: Json = False,
     store: Store = None,
+    older: Uri = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a mutation. Exits with 4 if --if-commit names another commit than the branch's head."""
     with plain_errors():
-        query_name, uri = name_and_uri(list(words or ()), name, store, source)
+        exclusive(store=store, uri=older)
+        query_name, uri = name_and_uri(list(words or ()), name, store or older, source)
         given = read_params(params, params_file)
         is_stored = _is_stored(query_name, query, source, uri)
         text = "" if is_stored else query_source(query, source, or_stored=True)

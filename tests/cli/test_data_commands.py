@@ -89,6 +89,9 @@ def test_a_query_is_found_by_its_name_in_both_spellings(folder: Path) -> None:
 
     assert json.loads(old.stdout) == new
     assert old.stderr == "warning: 'omnigraph read' is now 'omnigraph query'\n"
+    older = ("query", "person", "--query", QUERIES, "--params", params, "--uri", "g.omni")
+    assert document(*older, cwd=folder) == new
+    assert run(*older, "--store", "g.omni", cwd=folder).returncode == 2
 
 
 def test_a_mutation_says_what_it_changed(folder: Path) -> None:
@@ -106,6 +109,8 @@ def test_a_mutation_says_what_it_changed(folder: Path) -> None:
         "change", "--query", MUTATIONS, "--name", "hire", "--params", HIRE, "./g.omni", cwd=folder
     )
     assert older.stdout == "changed main via hire: 1 nodes, 1 edges\n"
+    flag = ("--uri", "g.omni", "mutate", "hire", "--query", MUTATIONS, "--params", HIRE)
+    assert run(*flag, cwd=folder).stdout == older.stdout
 
 
 def test_a_condition_that_does_not_hold_exits_with_4(folder: Path) -> None:
