@@ -67,12 +67,12 @@ OlderTables = Annotated[list[str] | None, typer.Option("--table", hidden=True)]
 def export_types(
     types: list[str] | None, tables: list[str] | None, *, jsonl: bool
 ) -> list[str] | None:
-    """The types of an export, with those that `--table` names."""
+    """The types of an export, with those that `--table` names, as `Person` or as `node:Person`."""
     if jsonl:
         warn("--jsonl is what export writes anyway and need not be said")
     if tables:
         warn("'--table' is now '--type'")
-        return [*(types or ()), *tables]
+        return [*(types or ()), *(table.rpartition(":")[2] for table in tables)]
     return types
 
 

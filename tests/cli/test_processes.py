@@ -216,6 +216,8 @@ def test_an_export_goes_to_a_file_a_folder_or_a_past_commit(people: Path) -> Non
     then = run("export", "g.omni", "--snapshot", head["graph_commit_id"], cwd=people)
     assert then.stdout == before
     older = run("export", "g.omni", "--table", "Company", cwd=people)
+    keyed = run("export", "g.omni", "--table", "node:Company", cwd=people)
+    assert keyed.stdout == older.stdout != ""
     assert older.stdout == run("export", "g.omni", "--type", "Company", cwd=people).stdout
     assert "'--table' is now '--type'" in older.stderr
     written = run("export", "g.omni", "--out", "dump", "--format", "parquet", cwd=people)
