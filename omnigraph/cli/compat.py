@@ -28,6 +28,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import plain_errors, show, show_json, warn
+from omnigraph.types import parse_table_key
 
 if TYPE_CHECKING:
     from omnigraph.exec.load.request import LoadResult
@@ -72,8 +73,15 @@ def export_types(
         warn("--jsonl is what export writes anyway and need not be said")
     if tables:
         warn("'--table' is now '--type'")
-        return [*(types or ()), *(table.rpartition(":")[2] for table in tables)]
+        return [*(types or ()), *map(_type_name, tables)]
     return types
+
+
+def _type_name(table: str) -> str:
+    try:
+        return parse_table_key(table)[1]
+    except ValueError:  # of a type, or refused as one
+        return table
 
 
 # Commands
