@@ -1,7 +1,8 @@
 """Counterparts: the type or property of one schema that is the same as one of another schema.
 
 Invariant: identity decides, and the name only where identity is silent: two branches that add the
-same type or property by themselves give it different identities, and a merge makes it one.
+same type or property by themselves give it different identities, and a merge makes it one. A name
+whose declaration is known under another name by identity says nothing.
 """
 
 from collections.abc import Mapping
@@ -14,17 +15,25 @@ from omnigraph.types import Kind, PropertyId
 Declared = TypeVar("Declared", Interface, NodeType, EdgeType)
 
 
-def type_counterpart(owner: Type, catalog: Catalog) -> Type | None:
-    """The type of a catalog that is the same as a type of another one."""
+def type_counterpart(owner: Type, own: Catalog, catalog: Catalog) -> Type | None:
+    """The type of a catalog that is the same as a type of its own one."""
     if isinstance(owner, NodeType):
-        return counterpart(owner, catalog.nodes)
-    return counterpart(owner, catalog.edges)
+        return counterpart(owner, own.nodes, catalog.nodes)
+    return counterpart(owner, own.edges, catalog.edges)
 
 
-def counterpart(each: Declared, declared: Mapping[str, Declared]) -> Declared | None:
-    """The declaration with the same identity, else the one with the same name."""
+def counterpart(
+    each: Declared, own: Mapping[str, Declared], declared: Mapping[str, Declared]
+) -> Declared | None:
+    """The declaration with the same identity, else the one with the same name, unless that is
+    another of its own declarations under another name."""
     same = next((other for other in declared.values() if other.id == each.id), None)
-    return same or declared.get(each.name)
+    if same is not None:
+        return same
+    named = declared.get(each.name)
+    if named is None or any(other.id == named.id for other in own.values()):
+        return None
+    return named
 
 
 def property_counterparts(each: AnyType, other: AnyType) -> dict[str, Property]:

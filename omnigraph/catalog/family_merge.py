@@ -41,11 +41,11 @@ def whole_families(
     kept, rekeyed = dict(edges), list[EdgeType]()
     for side, other in ((ours, theirs), (theirs, ours)):
         for members in side.families.values():
-            pairs = [(member, _heir(member, kept)) for member in members]
+            pairs = [(member, _heir(member, side, kept)) for member in members]
             heirs = [(member, heir) for member, heir in pairs if heir is not None]
-            both = [(m, heir) for m, heir in heirs if counterpart(m, other.edges) is not None]
+            both = [(m, heir) for m, heir in heirs if _is_in(other, m, side)]
             for member, heir in heirs:
-                if counterpart(member, other.edges) is not None:
+                if _is_in(other, member, side):
                     continue
                 if both:
                     like = _like(both[0], heir, side.next_property_ids)
@@ -53,7 +53,7 @@ def whole_families(
                         rekeyed.append(heir)
                     del kept[heir.name]
                     kept[like.name] = like
-                elif any(counterpart(each, base.edges) is not None for each in members):
+                elif any(_is_in(base, each, side) for each in members):
                     del kept[heir.name]  # the other side removed the family
     misnamed = list[EdgeType]()
     for member in list(_members(kept, nodes)):
@@ -66,9 +66,14 @@ def whole_families(
     return WholeFamilies(kept, next_type_id, tuple(rekeyed), tuple(dict.fromkeys(misnamed)))
 
 
-def _heir(member: EdgeType, merged: Edges) -> EdgeType | None:
+def _is_in(catalog: Catalog, member: EdgeType, side: Catalog) -> bool:
+    """Whether another catalog has a side's member."""
+    return counterpart(member, side.edges, catalog.edges) is not None
+
+
+def _heir(member: EdgeType, side: Catalog, merged: Edges) -> EdgeType | None:
     """The merged edge type that a side's member became."""
-    heir = counterpart(member, merged)
+    heir = counterpart(member, side.edges, merged)
     return heir if heir is not None and heir.family is not None else None
 
 

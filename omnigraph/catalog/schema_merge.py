@@ -95,7 +95,7 @@ def _own_name(each: AnyType) -> str:
 
 def _new_names(declared: Mapping[str, Declared], merged: Mapping[str, Declared]) -> dict[str, str]:
     """The merged names of the types of one side."""
-    same = {name: counterpart(each, merged) for name, each in declared.items()}
+    same = {name: counterpart(each, declared, merged) for name, each in declared.items()}
     return {name: name if each is None else each.name for name, each in same.items()}
 
 
@@ -176,10 +176,10 @@ class _Merging:
     ) -> Iterator[Declared]:
         paired = set()
         for own in ours.values():
-            origin, other = counterpart(own, base), counterpart(own, theirs)
+            origin, other = (counterpart(own, ours, side) for side in (base, theirs))
             if other is not None:
                 paired.add(other.id)
-                origin = origin or counterpart(other, base)
+                origin = origin or counterpart(other, theirs, base)
                 yield self._both(origin, own, other)
             elif origin is None:
                 yield own
@@ -189,7 +189,7 @@ class _Merging:
         for other in theirs.values():
             if other.id in paired:
                 continue
-            origin = counterpart(other, base)
+            origin = counterpart(other, theirs, base)
             if origin is None:
                 yield other
             elif _definition(origin) != _definition(other):

@@ -290,17 +290,28 @@ class Changes:
         """Refuse when a type that had entities was dropped: no catalog type describes them."""
         for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
-            gone = self._same(owner, self._catalog) is None and self._filters.take(owner)
+            gone = self._after_type(owner) is None and self._filters.take(owner)
             if gone and pin and pin.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
 
-    def _same(self, owner: Type, catalog: Catalog) -> Type | None:
-        """The same type in the other schema. Between two branches the name may say it: each has an
-        identity of its own for a type that both added."""
-        same = type_counterpart(owner, catalog)
-        if same is None or same.id == owner.id or self._before.branch != self._after.branch:
-            return same
-        return None
+    def _before_type(self, owner: Type) -> Type | None:
+        """A type of today as the earlier point has it."""
+        return self._same(owner, self._catalog, self._catalog_before)
+
+    def _after_type(self, owner: Type) -> Type | None:
+        """A type of the earlier point as the later one has it."""
+        return self._same(owner, self._catalog_before, self._catalog)
+
+    def _same(self, owner: Type, own: Catalog, catalog: Catalog) -> Type | None:
+        """The same type in the other schema."""
+        same = type_counterpart(owner, own, catalog)
+        return same if same is None or same.id == owner.id or self._is_across else None
+
+    @property
+    def _is_across(self) -> bool:
+        """Whether the points are on two branches. Then a name may say what is the same: each has
+        an identity of its own for a type or a property that both added."""
+        return self._before.branch != self._after.branch
 
     def columns(self, type_id: TypeId) -> Iterator[ChangedRows]:
         """The changes of one type as columns, in order by id, some at a time."""
@@ -349,13 +360,13 @@ class Changes:
         new = Entities(owner, self._store.tables.reader(after))
         if before is None:
             return new, new
-        was = self._same(owner, self._catalog_before)
+        was = self._before_type(owner)
         return Entities(owner, self._store.tables.reader(before), stored_as=was), new
 
     def _pins(self, owner: Type) -> tuple[TablePin | None, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ; no first one for a
         type that is new. A type that was renamed between the points is found by its identity."""
-        was = self._same(owner, self._catalog_before)
+        was = self._before_type(owner)
         before = None if was is None else self._before.tables.get(was.table)
         after = self._after.tables.get(owner.table)
         if after is None:

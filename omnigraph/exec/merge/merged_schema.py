@@ -66,11 +66,11 @@ class MergedSchema:
 
     def in_ours(self, owner: Type) -> Type | None:
         """A type of the merged schema as the target has it."""
-        return type_counterpart(owner, self.ours.catalog)
+        return type_counterpart(owner, self.catalog, self.ours.catalog)
 
     def in_theirs(self, owner: Type) -> Type | None:
         """A type of the merged schema as the source has it."""
-        return type_counterpart(owner, self.theirs.catalog)
+        return type_counterpart(owner, self.catalog, self.theirs.catalog)
 
     def sides(self, theirs: Snapshot, ours: Snapshot) -> Sides:
         """The two versions of the graph, with their tables under the names of this schema."""
@@ -116,7 +116,7 @@ def _same_identities(ours: Catalog, theirs: Catalog) -> bool:
     """Whether what the two schemas have in common has one identity: the target's tables are known
     by the target's, so a schema that gave others to it cannot be taken as it is."""
     for other in theirs.types:
-        own = type_counterpart(other, ours)
+        own = type_counterpart(other, theirs, ours)
         if own is None:
             continue
         pairs = property_counterparts(other, own)
@@ -168,9 +168,9 @@ def lost_types(
     """Types that one side removed although the other wrote to them since."""
     for side, snapshot in ((schema.ours, ours), (schema.theirs, theirs)):
         for owner in side.catalog.types:
-            if type_counterpart(owner, schema.catalog) is not None:
+            if type_counterpart(owner, side.catalog, schema.catalog) is not None:
                 continue
-            was = type_counterpart(owner, base_catalog)
+            was = type_counterpart(owner, side.catalog, base_catalog)
             before = None if was is None else base.tables.get(was.table)
             now = snapshot.tables.get(owner.table)
             if now is not None and now != before and now.row_count:
@@ -184,14 +184,13 @@ def lost_types(
 def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey, Merged]) -> None:
     """Stage every table under the merged schema, with the rows that it takes, and the schema."""
     for gone in schema.ours.catalog.types:
-        if type_counterpart(gone, schema.catalog) is None:
+        if type_counterpart(gone, schema.ours.catalog, schema.catalog) is None:
             write.drop_table(gone.table)
+    new = []
     for owner in schema.catalog.types:
         own, part = schema.in_ours(owner), parts.get(owner.table)
         if own is None:
-            reader = write.create_table(owner.table, owner.schema)
-            if part is not None and part.changes_rows:
-                write.fill_table(owner.table, part.added(Entities(owner, reader)))
+            new.append(owner)
         elif own.name != owner.name or meaning_changes(
             schema.ours.catalog, own, schema.catalog, owner
         ):
@@ -201,6 +200,10 @@ def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey,
                 write.count_rows(own.table, **part.counts)
         elif part is not None and part.changes_rows:
             stage_part(write, own.table, part)
+    for owner in new:  # last, because a rename may have left a name to it
+        reader, part = write.create_table(owner.table, owner.schema), parts.get(owner.table)
+        if part is not None and part.changes_rows:
+            write.fill_table(owner.table, part.added(Entities(owner, reader)))
     # Both sides had their turn: whatever narrows was accepted on one of them.
     write.replace_schema(schema.merged.id, narrows=False)
     if write.state.branch == MAIN:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.catalog.counterparts import type_counterpart
-from omnigraph.catalog.model import Type
+from omnigraph.catalog.model import Catalog, Type
 from omnigraph.errors import (
     BadRequest,
     MergeConflict,
@@ -274,14 +274,15 @@ class _Merge:
         if bases[0].id == theirs.commit_id:
             return ALREADY_UP_TO_DATE, None, None
         kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
-        read = _Bases(store, self.schemas, lookup, common)
+        first = store.history.snapshot_at(bases[0])
         try:
-            schema = self._schema(read.first(), ours)
+            schema = self._schema(first, ours)
         except MergeConflicts as clash:
             if not asked.dry_run:
                 raise
             return CONFLICTS, Decision({}, clash.conflicts, ()), None
         sides = schema.sides(theirs, ours)
+        read = _Bases(store, self.schemas, schema.catalog, lookup, common, first)
         decision = decided(store, schema.catalog, self.answers, read, sides, meter)
         if not decision.conflicts and schema.differs:
             broken = tuple(rule_conflicts(store, schema, decision.parts))
@@ -369,18 +370,24 @@ _Sides = tuple[TablePin, TablePin]
 
 
 class _Bases:
-    """The merge base of each type: of one commit, or of several merged with each other."""
+    """The merge base of each type of a catalog: of one commit, or of several merged with each
+    other. `first` is the graph at the nearest one, whose schema is that of the schema merge."""
 
-    def __init__(self, store: Store, schemas: Schemas, lookup: Lookup, common: Meeting) -> None:
+    def __init__(
+        self,
+        store: Store,
+        schemas: Schemas,
+        catalog: Catalog,
+        lookup: Lookup,
+        common: Meeting,
+        first: Snapshot,
+    ) -> None:
         self._store = store
         self._schemas = schemas
+        self._catalog = catalog
         self._lookup = lookup
         self._meeting = common
-        self._snapshots: dict[CommitId, Snapshot] = {}
-
-    def first(self) -> Snapshot:
-        """The graph at the nearest base, whose schema is that of the schema merge."""
-        return self._snapshot_of(self._meeting.bases[0])
+        self._snapshots = {common.bases[0].id: first}
 
     def _snapshot_of(self, commit: Commit) -> Snapshot:
         if commit.id not in self._snapshots:
@@ -410,7 +417,7 @@ class _Bases:
 
     def _one(self, owner: Type, sides: _Sides, commit: Commit) -> Base:
         snapshot = self._snapshot_of(commit)
-        was = type_counterpart(owner, self._schemas.of(snapshot).catalog)
+        was = type_counterpart(owner, self._catalog, self._schemas.of(snapshot).catalog)
         pin = None if was is None else snapshot.tables.get(was.table)
         source, target = sides
         if pin is None:

@@ -1,0 +1,96 @@
+"""Merges with a branch made of an earlier commit, from before the schema of main narrowed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import MergeConflict
+from omnigraph.graph import Graph
+from tests.exec.evolving import dump, of_type
+
+BASE = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
+TOPIC = "node Topic { key: String @key }\n"
+HUMAN = """node Human @rename_from("Person") { name: String @key  age: I32? }
+edge Knows: Human -> Human
+"""
+
+
+def made(path: Path, schema: str = BASE) -> Graph:
+    """Three people, the first of whom knows the second."""
+    graph = og.init(path / "g", schema)
+    people = [{"name": name, "age": age} for age, name in enumerate(("Ada", "Bob", "Cy"))]
+    records = [{"type": "Person", "data": data} for data in people]
+    graph.load([*records, {"edge": "Knows", "from": "Ada", "to": "Bob"}], "append")
+    return graph
+
+
+def narrowed(graph: Graph, *schemas: str) -> None:
+    """Main under these schemas, one after the other; `b` as main was before them."""
+    before = graph.snapshot().commit_id
+    for text in schemas:
+        graph.schema.apply(text)
+    graph.branches.create("b", from_=before)
+
+
+def change(graph: Graph, statement: str, branch: str = "main") -> None:
+    graph.mutate(f"query m() {{ {statement} }}", branch=branch)
+
+
+def rows(graph: Graph, name: str, branch: str = "main") -> dict[str, dict[str, Any]]:
+    return of_type(dump(graph, graph.snapshot(branch).commit_id), name)
+
+
+def ages(graph: Graph, name: str = "Person", branch: str = "main") -> dict[str, int | None]:
+    return {entity: row["age"] for entity, row in rows(graph, name, branch).items()}
+
+
+def conflicts(graph: Graph, source: str = "b", into: str = "main") -> list[MergeConflict]:
+    """The conflicts of a merge, which its preview has too; nothing is written."""
+    head = graph.snapshot(into).commit_id
+    with pytest.raises(og.MergeConflicts) as refused:
+        graph.branches.merge(source, into=into)
+    preview = graph.branches.merge(source, into=into, dry_run=True)
+    assert preview.conflicts == refused.value.conflicts
+    assert graph.snapshot(into).commit_id == head
+    assert graph.check().findings == ()
+    return list(refused.value.conflicts)
+
+
+BOTH_WAYS = pytest.mark.parametrize(("source", "into"), [("b", "main"), ("main", "b")])
+
+
+# ---- names that others have now
+
+
+def test_a_type_is_known_under_its_new_name_where_another_has_the_old_one(tmp_path: Path) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, HUMAN, HUMAN + "node Person { name: String @key  age: I32? }\n")
+    graph.load([{"type": "Person", "data": {"name": "New", "age": 9}}], "append")
+    change(graph, 'update Person set { age: 40 } where name = "Ada"', "b")
+    told = [(c.op, c.type, c.id) for c in graph.diff("b", "main")]
+    assert told == [("update", "Human", "Ada"), ("insert", "Person", "New")]
+    with pytest.raises(og.NoChanges, match="Person"):  # b has no such type
+        list(graph.diff("main", "b"))
+
+    assert graph.branches.merge("b").kind == "merged"
+    assert ages(graph, "Human") == {"Ada": 40, "Bob": 1, "Cy": 2}
+    assert ages(graph) == {"New": 9}
+    assert graph.check().findings == ()
+
+
+@pytest.mark.parametrize("text", [BASE, BASE + TOPIC], ids=["unchanged", "changed"])
+def test_a_branch_takes_a_renamed_type_and_the_one_that_has_its_name(
+    tmp_path: Path, text: str
+) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, HUMAN, HUMAN + "node Person { name: String @key  age: I32? }\n")
+    graph.load([{"type": "Person", "data": {"name": "New", "age": 9}}], "append")
+    graph.schema.apply(text, branch="b")
+    graph.branches.merge("main", into="b")
+    assert ages(graph, "Human", "b") == {"Ada": 0, "Bob": 1, "Cy": 2}
+    assert ages(graph, branch="b") == {"New": 9}
+    ids = [graph.schema.on(name).catalog.nodes["Human"].id for name in ("main", "b")]
+    assert ids[0] == ids[1]
+    assert graph.check().findings == ()
