@@ -360,7 +360,7 @@ class Changes:
         new = Entities(owner, self._store.tables.reader(after))
         if before is None:
             return new, new
-        was = self._before_type(owner)
+        was = self._before_type(owner) if self._is_across else None
         return Entities(owner, self._store.tables.reader(before), stored_as=was), new
 
     def _pins(self, owner: Type) -> tuple[TablePin | None, TablePin] | None:

@@ -157,3 +157,13 @@ def test_branches_made_after_a_rename_merge(graph: Graph) -> None:
         ("Bob", 1),
         ("Cy", 2),
     ]
+
+
+def test_a_property_that_was_dropped_and_added_again_is_another_one(graph: Graph) -> None:
+    before = graph.snapshot().commit_id
+    graph.schema.apply(BEFORE.replace("    age: I32?\n", ""))
+    graph.schema.apply(BEFORE)
+    graph.mutate('query q() { update Person set { age: 36 } where name = "Ada" }')
+    expected = ("Person", "update", {"name": "Ada", "age": None}, {"name": "Ada", "age": 36})
+    assert told(graph.diff(before, "main")) == [expected]
+    assert told(graph.diff("main~1", "main")) == [expected]
