@@ -55,18 +55,19 @@ class NewRules:
 
 
 def new_rules(old: Owner, new: Owner, filling: Filling | None) -> NewRules:
-    """The rules of a type that its rows were not held to. An added empty column breaks none, and an
-    enum can only be widened."""
+    """The rules of a type that its rows were not held to. An added empty column breaks none but
+    that it is required, and an enum can only be widened."""
     names = columns_after(old, new)
     before, after = rules_of(old), rules_of(new)
     filled = set() if filling is None else set(filling.names)
     known = {_translated(rule, new.name, names) for rule in before.rows}
     present = {*names.values(), *filled}
+    empty = {prop.name for prop in new.properties if prop.default is None} - present
     return NewRules(
         tuple(
             rule
             for rule in after.rows
-            if rule.column in present
+            if (rule.column in present or (isinstance(rule, Required) and rule.column in empty))
             and rule not in known
             and not (isinstance(rule, OneOf) and rule.column not in filled)
         ),

@@ -94,3 +94,24 @@ def test_a_branch_takes_a_renamed_type_and_the_one_that_has_its_name(
     ids = [graph.schema.on(name).catalog.nodes["Human"].id for name in ("main", "b")]
     assert ids[0] == ids[1]
     assert graph.check().findings == ()
+
+
+# ---- required properties
+
+
+@BOTH_WAYS
+def test_an_entity_without_a_value_for_a_required_property_is_a_conflict(
+    tmp_path: Path, source: str, into: str
+) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, BASE.replace("age: I32?", "age: I32?  years: I32 @backfill(7)"))
+    change(graph, 'insert Person { name: "Dee", age: 4 }', "b")
+    (conflict,) = conflicts(graph, source, into)
+    assert (conflict.kind, conflict.entity_id) == ("value_constraint_violation", "Dee")
+    assert "years" in conflict.message
+    # With a default there is a value.
+    graph.schema.apply(BASE.replace("age: I32?", "age: I32?  years: I32 = 1"))
+    graph.branches.merge(source, into=into)
+    years = {name: row["years"] for name, row in rows(graph, "Person", into).items()}
+    assert years == {"Ada": 7, "Bob": 7, "Cy": 7, "Dee": 1}
+    assert graph.check().findings == ()
