@@ -11,6 +11,7 @@ the merged schema, which is archived before.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,8 @@ from omnigraph.catalog.schema_diff import plan_migration
 from omnigraph.catalog.schema_merge import SCHEMA_CONFLICT, merge_schemas, same_definition
 from omnigraph.catalog.schema_text import Written, schema_text, written_declarations
 from omnigraph.errors import MergeConflict, MergeConflicts, OmnigraphError
-from omnigraph.exec.changes.entities import Entities
+from omnigraph.exec.changes.diff import ChangedRows, Filters, changes_between
+from omnigraph.exec.changes.entities import Entities, Mask, differ_in, present
 from omnigraph.exec.merge.crosscheck import Merged, conflict_of
 from omnigraph.exec.merge.decide import Sides, stage_part
 from omnigraph.exec.rules.rules import RuleViolations
@@ -162,20 +164,64 @@ def _declaration(catalog: Catalog, kind: Kind, name: str) -> AnyType | None:
     return catalog.declared(kind).get(name)
 
 
-def lost_types(
-    schema: MergedSchema, base: Snapshot, ours: Snapshot, theirs: Snapshot, base_catalog: Catalog
+def lost_writes(
+    store: Store,
+    schemas: Schemas,
+    schema: MergedSchema,
+    base: Snapshot,
+    ours: Snapshot,
+    theirs: Snapshot,
 ) -> Iterator[MergeConflict]:
-    """Types that one side removed although the other wrote to them since."""
+    """What one side wrote since, and the merged schema has no place for: entities of a type and
+    values of a property that the other side removed."""
     for side, snapshot in ((schema.ours, ours), (schema.theirs, theirs)):
+        writes = _Writes(store, schemas, base, snapshot)
         for owner in side.catalog.types:
-            if type_counterpart(owner, side.catalog, schema.catalog) is not None:
+            kept = type_counterpart(owner, side.catalog, schema.catalog)
+            if kept is None:
+                if writes.any(owner):
+                    yield _lost(owner, f"{owner.name} {_LOST}")
                 continue
-            was = type_counterpart(owner, side.catalog, base_catalog)
-            before = None if was is None else base.tables.get(was.table)
-            now = snapshot.tables.get(owner.table)
-            if now is not None and now != before and now.row_count:
-                text = f"{owner.name} was removed on one side and written to on the other"
-                yield MergeConflict(str(owner.kind), owner.name, None, SCHEMA_CONFLICT, text)
+            still = property_counterparts(owner, kept)
+            for prop in owner.properties:
+                if prop.name not in still and writes.any(owner, prop.name):
+                    yield _lost(owner, f"{owner.name}.{prop.name} {_LOST}")
+
+
+_LOST = (
+    "was removed on one side and written to on the other; add it again, or undo what was written"
+)
+
+
+def _lost(owner: Type, text: str) -> MergeConflict:
+    return MergeConflict(str(owner.kind), owner.name, None, SCHEMA_CONFLICT, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writes:
+    """What a side wrote since the base, by content."""
+
+    store: Store
+    schemas: Schemas
+    base: Snapshot
+    side: Snapshot
+
+    def any(self, owner: Type, prop: str | None = None) -> bool:
+        """Whether an entity of a type that is there now has other values than in the base, or
+        another value of one property."""
+        only = Filters(types=(owner.id,))
+        changes = changes_between(self.store, self.schemas, self.base, self.side, only)
+        return any(
+            bool((present(rows.now) & _changed(rows, prop)).any())
+            for rows in changes.columns(owner.id)
+        )
+
+
+def _changed(rows: ChangedRows, prop: str | None) -> Mask:
+    """Where rows that differ do so in a property, if one is named."""
+    if prop is None:
+        return np.ones(len(rows.ids), dtype=bool)
+    return differ_in(rows.was, rows.now, prop)
 
 
 # ---- tables

@@ -37,7 +37,7 @@ from omnigraph.exec.merge.kept_edges import KeptEdge
 from omnigraph.exec.merge.merged_schema import (
     SCHEMA_HINT,
     MergedSchema,
-    lost_types,
+    lost_writes,
     merged_schema,
     rule_conflicts,
     stage_schema,
@@ -313,8 +313,7 @@ class _Merge:
         """The schema that rows are merged under, decided before them."""
         schema = merged_schema(self.store, self.schemas, base, ours, self.theirs)
         if schema.differs:
-            of_base = self.schemas.of(base).catalog
-            lost = tuple(lost_types(schema, base, ours, self.theirs, of_base))
+            lost = tuple(lost_writes(self.store, self.schemas, schema, base, ours, self.theirs))
             if lost:
                 raise MergeConflicts(lost, hint=SCHEMA_HINT)
         if schema.changes and not (self.in_schema_turn or self.asked.dry_run):

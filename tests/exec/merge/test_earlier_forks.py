@@ -115,3 +115,44 @@ def test_an_entity_without_a_value_for_a_required_property_is_a_conflict(
     years = {name: row["years"] for name, row in rows(graph, "Person", into).items()}
     assert years == {"Ada": 7, "Bob": 7, "Cy": 7, "Dee": 1}
     assert graph.check().findings == ()
+
+
+# ---- what one side removed and the other wrote to
+
+
+@BOTH_WAYS
+def test_a_value_of_a_property_that_the_other_side_removed_is_a_conflict(
+    tmp_path: Path, source: str, into: str
+) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, BASE.replace("age: I32?", ""))
+    change(graph, 'update Person set { age: 40 } where name = "Ada"', "b")
+    (conflict,) = conflicts(graph, source, into)
+    assert (conflict.kind, conflict.type_name) == ("schema_conflict", "Person")
+    assert "Person.age was removed on one side and written to on the other" in conflict.message
+    change(graph, 'update Person set { age: 0 } where name = "Ada"', "b")
+    change(graph, 'insert Person { name: "Dee" }', "b")
+    change(graph, 'delete Person where name = "Cy"', "b")
+    assert graph.branches.merge(source, into=into).kind == "merged"
+    assert rows(graph, "Person", into) == {n: {"name": n} for n in ("Ada", "Bob", "Dee")}
+    assert graph.check().findings == ()
+
+
+@BOTH_WAYS
+def test_only_what_differs_was_written_to_a_type_that_the_other_side_removed(
+    tmp_path: Path, source: str, into: str
+) -> None:
+    graph = made(tmp_path, BASE + TOPIC)
+    topics = [{"type": "Topic", "data": {"key": key}} for key in ("t", "u")]
+    graph.load(topics, "append")
+    narrowed(graph, BASE)
+    graph.ensure_indices("b")
+    graph.load(topics, "merge", branch="b")
+    change(graph, 'delete Topic where key = "u"', "b")
+    change(graph, 'insert Topic { key: "v" }', "b")
+    (conflict,) = conflicts(graph, source, into)
+    assert "Topic was removed on one side and written to on the other" in conflict.message
+    change(graph, 'delete Topic where key = "v"', "b")
+    assert graph.branches.merge(source, into=into).kind == "merged"
+    assert graph.schema.on(into).catalog.node("Topic") is None
+    assert graph.check().findings == ()
