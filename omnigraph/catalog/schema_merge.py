@@ -217,11 +217,7 @@ class _Merging:
                 rest[listed] = self._set(ours, listed, values, sides)
         if not isinstance(ours, Interface):
             keys = [columns.renamed(side, (getattr(side, "key"),))[0] for side in sides]  # noqa: B009
-            if keys[1] != keys[2]:
-                # Ids follow from the key, so the rows of one side would have others.
-                text = f"{ours.name} has another @key on each side"
-                self.clash(ours, None, text, *sides)
-            rest["key"] = keys[1]
+            rest["key"] = self._one(ours, "@key", keys, sides)
         if isinstance(ours, EdgeType):
             bounds = [getattr(side, "cardinality") for side in sides]  # noqa: B009
             rest["cardinality"] = self._one(ours, "@card", bounds, sides, _wider_cardinality)

@@ -29,7 +29,7 @@ from omnigraph.exec.merge.crosscheck import Merged, conflict_of
 from omnigraph.exec.merge.decide import Sides, stage_part
 from omnigraph.exec.rules.rules import RuleViolations
 from omnigraph.exec.schema.backfill import filling_of
-from omnigraph.exec.schema.conform import NewRules, broken_by, new_rules
+from omnigraph.exec.schema.conform import NewRules, broken_by, is_rekeyed, new_rules
 from omnigraph.exec.schema.migrate import change_table, meaning_changes
 from omnigraph.exec.schemas import Accepted, Schemas, accepted
 from omnigraph.storage.lance.staging import StagedWrite, TableStaging
@@ -173,7 +173,7 @@ def lost_writes(
     theirs: Snapshot,
 ) -> Iterator[MergeConflict]:
     """What one side wrote since, and the merged schema has no place for: entities of a type and
-    values of a property that the other side removed."""
+    values of a property that the other side removed, and ids that follow from another key."""
     for side, snapshot in ((schema.ours, ours), (schema.theirs, theirs)):
         writes = _Writes(store, schemas, base, snapshot)
         for owner in side.catalog.types:
@@ -182,6 +182,9 @@ def lost_writes(
                 if writes.any(owner):
                     yield _lost(owner, f"{owner.name} {_LOST}")
                 continue
+            if is_rekeyed(_under(kept, owner), kept) and writes.any(owner):
+                text = f"{owner.name} has another @key on one side, and was written to on the other"
+                yield _lost(owner, f"{text}; write that again once the key is there")
             still = property_counterparts(owner, kept)
             for prop in owner.properties:
                 if prop.name not in still and writes.any(owner, prop.name):
@@ -240,7 +243,8 @@ def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey,
         elif own.name != owner.name or meaning_changes(
             schema.ours.catalog, own, schema.catalog, owner
         ):
-            change_table(write, own, owner, filling_of(own, owner, {}))
+            # Rows with ids by another key are all replaced, else they are a conflict.
+            change_table(write, own, owner, filling_of(own, owner, {}), rekeys=False)
             if part is not None and part.changes_rows:
                 write.then(own.table, _patch(part))
                 write.count_rows(own.table, **part.counts)

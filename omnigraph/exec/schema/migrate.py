@@ -176,13 +176,19 @@ def _violations(
 
 
 def change_table(
-    write: SchemaWrite, old: Owner, new: Owner, filling: Filling | None, *, hard: bool = False
+    write: SchemaWrite,
+    old: Owner,
+    new: Owner,
+    filling: Filling | None,
+    *,
+    hard: bool = False,
+    rekeys: bool = True,
 ) -> None:
     """Stage the change of one table as a new version, even without new columns: the version fences
-    writers that planned under the old schema."""
+    writers that planned under the old schema. Rows get the ids of another key if it `rekeys`."""
     change, columns = evolution(old, new), NewColumns(old, new, filling)
     has_rows = bool(write.read(old.table).count())
-    if is_rekeyed(old, new) and has_rows:
+    if rekeys and is_rekeyed(old, new) and has_rows:
         write.rewrite_rows(old.table, rekeyed_rows(write.read(old.table), old, new))
         if columns:
             fields, read, values = columns.fields, columns.read, columns.values

@@ -15,6 +15,7 @@ TOPIC = "node Topic { key: String @key }\n"
 HUMAN = """node Human @rename_from("Person") { name: String @key  age: I32? }
 edge Knows: Human -> Human
 """
+KEYED = BASE.replace("-> Person", "-> Person @key(src, dst)")
 
 
 def made(path: Path, schema: str = BASE) -> Graph:
@@ -155,4 +156,47 @@ def test_only_what_differs_was_written_to_a_type_that_the_other_side_removed(
     change(graph, 'delete Topic where key = "v"', "b")
     assert graph.branches.merge(source, into=into).kind == "merged"
     assert graph.schema.on(into).catalog.node("Topic") is None
+    assert graph.check().findings == ()
+
+
+# ---- keys of edges
+
+
+def test_a_branch_takes_edges_that_were_given_a_key(tmp_path: Path) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, KEYED)
+    assert graph.branches.merge("main", into="b").kind == "fast_forward"
+    assert set(rows(graph, "Knows", "b")) == {'["Ada","Bob"]'}
+    assert graph.check().findings == ()
+
+
+@BOTH_WAYS
+def test_edges_written_without_the_key_that_the_other_side_gave_them_are_a_conflict(
+    tmp_path: Path, source: str, into: str
+) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, KEYED)
+    graph.load([{"edge": "Knows", "from": "Ada", "to": "Cy"}], "append", branch="b")
+    (conflict,) = conflicts(graph, source, into)
+    assert (conflict.kind, conflict.type_name) == ("schema_conflict", "Knows")
+    assert "another @key" in conflict.message
+    change(graph, 'delete Knows where to = "Cy"', "b")
+    change(graph, 'update Person set { age: 40 } where name = "Ada"', "b")
+    assert graph.branches.merge(source, into=into).kind == "merged"
+    assert set(rows(graph, "Knows", into)) == {'["Ada","Bob"]'}
+    assert ages(graph, branch=into)["Ada"] == 40
+    assert graph.check().findings == ()
+
+
+@BOTH_WAYS
+def test_a_key_that_one_side_took_away_is_gone_and_ids_stay(
+    tmp_path: Path, source: str, into: str
+) -> None:
+    graph = made(tmp_path, KEYED)
+    narrowed(graph, BASE)
+    graph.schema.apply(KEYED + TOPIC, branch="b")
+    graph.load([{"edge": "Knows", "from": "Ada", "to": "Cy"}], "merge", branch="b")
+    graph.branches.merge(source, into=into)
+    assert set(rows(graph, "Knows", into)) == {'["Ada","Bob"]', '["Ada","Cy"]'}
+    assert graph.schema.on(into).catalog.edges["Knows"].key == ()
     assert graph.check().findings == ()
