@@ -17,6 +17,7 @@ from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import NotFound, SchemaDiffers
 from omnigraph.exec.merge.threeway import Base, CommitBase
 from omnigraph.exec.merge.undo import (
+    StoredAs,
     Undo,
     UndoOutcome,
     UndoRequest,
@@ -25,6 +26,7 @@ from omnigraph.exec.merge.undo import (
     require_same_key,
     run_undo,
     seen_today,
+    stored_then,
 )
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.protocol.intent import WriterKind
@@ -58,6 +60,7 @@ def run_restore(
         source = seen_today(schemas, point, catalog)
         rechecked = changed_types(schemas, point, catalog)
         old = schemas.of(point).catalog
+        then = stored_then(store, schemas, point, catalog, asked.branch)
 
         def undo(ours: Snapshot) -> Undo:
             if old.schema_id != catalog.schema_id:
@@ -68,7 +71,8 @@ def run_restore(
                 NOTHING_TO_RESTORE,
                 (point.commit_id,),
                 source,
-                _ChosenBases(store, chosen),
+                then,
+                _ChosenBases(store, chosen, then),
                 chosen,
                 rechecked,
                 _HINT,
@@ -105,11 +109,13 @@ class _ChosenBases:
 
     store: Store
     chosen: frozenset[TableKey]
+    stored_as: StoredAs
 
     def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
         """The side that gives way."""
-        base = target if owner.table in self.chosen else source
-        return CommitBase(self.store, owner, base, source=source, target=target)
+        is_chosen = owner.table in self.chosen
+        base, was = (target, None) if is_chosen else (source, self.stored_as(owner))
+        return CommitBase(self.store, owner, base, source=source, target=target, stored_as=was)
 
 
 def _require_types(

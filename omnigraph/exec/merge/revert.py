@@ -17,6 +17,7 @@ from omnigraph.exec.changes.diff import Filters, changes_between
 from omnigraph.exec.merge.ancestry import lookup_in
 from omnigraph.exec.merge.threeway import Base, CommitBase
 from omnigraph.exec.merge.undo import (
+    StoredAs,
     Undo,
     UndoOutcome,
     UndoRequest,
@@ -25,6 +26,7 @@ from omnigraph.exec.merge.undo import (
     require_same_key,
     run_undo,
     seen_today,
+    stored_then,
 )
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.names import MAIN
@@ -66,7 +68,8 @@ def run_revert(
         after = store.history.snapshot_at(commits.last)
         _require_same_schema(schemas, commits, before, after)
         _require_types(schemas, commits, before, after, catalog)
-        undo = _undo(store, schemas, commits, before, after, catalog)
+        then = stored_then(store, schemas, after, catalog, asked.branch)
+        undo = _undo(store, schemas, commits, before, after, catalog, then)
         return run_undo(store, catalog, asked, lambda ours: undo)
 
 
@@ -133,11 +136,20 @@ class _OneCommit:
 
     store: Store
     snapshot: Snapshot
+    stored_as: StoredAs
 
     def of(self, owner: Type, source: TablePin, target: TablePin) -> Base:
         """The type at the commit."""
         pin = self.snapshot.tables[owner.table]
-        return CommitBase(self.store, owner, pin, source=source, target=target, is_between=True)
+        return CommitBase(
+            self.store,
+            owner,
+            pin,
+            source=source,
+            target=target,
+            stored_as=self.stored_as(owner),
+            is_between=True,
+        )
 
 
 def _undo(
@@ -147,6 +159,7 @@ def _undo(
     before: Snapshot,
     after: Snapshot,
     catalog: Catalog,
+    then: StoredAs,
 ) -> Undo:
     source, base = (seen_today(schemas, each, catalog) for each in (before, after))
 
@@ -163,7 +176,8 @@ def _undo(
         NOTHING_TO_REVERT,
         commits.names,
         source,
-        _OneCommit(store, base),
+        then,
+        _OneCommit(store, base, then),
         {key for key, pin in source.tables.items() if base.tables.get(key) != pin},
         changed_types(schemas, before, catalog),
         _HINT,

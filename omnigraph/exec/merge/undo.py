@@ -12,7 +12,7 @@ read as they were, under the names of today's schema; rows that come from a type
 then are checked like rows of a load.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +28,7 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas, seen_under
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.records import Commit, Snapshot
+from omnigraph.storage.records import Commit, CommitId, Snapshot
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, TableKey, table_key
@@ -94,6 +94,10 @@ class UndoRequest:
     progress: Callable[[Progress], None] | None = None
 
 
+StoredAs = Callable[[Type], Type | None]
+"""A type of today as a snapshot of the past has it; None where identities tell all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Undo:
     """One revert or restore under way: what comes from the past, and its names for people."""
@@ -103,6 +107,7 @@ class Undo:
     nothing: str
     undone: tuple[str, ...]
     source: Snapshot
+    stored_as: StoredAs
     bases: Bases
     changed: Collection[TableKey]
     rechecked: Collection[TableKey]
@@ -142,9 +147,15 @@ def _attempt(
         raise SchemaChanged(ours.branch, catalog.schema_id, ours.schema)
     what = undo(ours)
     concerned = _concerned(what.changed, catalog)
-    _require_same_tables(what.source, ours, filter(concerned, catalog.types))
     is_revert = what.writer is WriterKind.REVERT
-    sides = Sides(what.source, ours, concerned, what.rechecked, keeps_new=is_revert)
+    sides = Sides(
+        what.source,
+        ours,
+        concerned,
+        what.rechecked,
+        keeps_new=is_revert,
+        stored_as=lambda owner: (what.stored_as(owner), None),
+    )
     decision = decided(store, catalog, asked.answers, what.bases, sides, meter)
 
     def outcome(kind: str, commit: Commit | None = None, reason: str = "") -> UndoOutcome:
@@ -185,20 +196,6 @@ def _attempt(
     return outcome(what.done, store.commit(write, expected_head=ours.commit_id))
 
 
-def _require_same_tables(source: Snapshot, ours: Snapshot, types: Iterable[Type]) -> None:
-    """Types are told by identity, which two branches that both added one may have given twice."""
-    pins = (
-        (each.name, source.tables.get(each.table), ours.tables.get(each.table)) for each in types
-    )
-    others = tuple(
-        name for name, past, now in pins if past and now and past.location != now.location
-    )
-    if others:
-        reason = "it is another type there, which was added on another branch"
-        hint = "name the types to restore, or load the entities of the others"
-        raise SchemaDiffers(source.commit_id, others, reason, hint)
-
-
 def _concerned(changed: Collection[TableKey], catalog: Catalog) -> Callable[[Type], bool]:
     """Types whose rows change, and those that a rule ties to them: edges and the nodes they join.
     No rule looks at any other type."""
@@ -223,6 +220,17 @@ def seen_today(schemas: Schemas, snapshot: Snapshot, catalog: Catalog) -> Snapsh
     """A snapshot of the past with its tables under the names of today's schema."""
     old = schemas.of(snapshot)
     return snapshot if old.id == catalog.schema_id else seen_under(snapshot, old.catalog, catalog)
+
+
+def stored_then(
+    store: Store, schemas: Schemas, snapshot: Snapshot, catalog: Catalog, branch: str
+) -> StoredAs:
+    """How a snapshot of the past has the types of a branch. One that the branch does not come from
+    may have another identity for a property that both added, which then the name tells."""
+    if CommitId(snapshot.commit_id) in store.history.dag(branch):
+        return lambda owner: None
+    old = {(owner.kind, owner.id): owner for owner in schemas.of(snapshot).catalog.types}
+    return lambda owner: old.get((owner.kind, owner.id))
 
 
 def changed_types(schemas: Schemas, snapshot: Snapshot, catalog: Catalog) -> frozenset[TableKey]:

@@ -334,3 +334,43 @@ def test_a_property_that_both_add_alike_keeps_its_values_both_ways(graph: Graph)
     assert people(graph, "nick")["Cy"] == ("c",)
     assert list(graph.diff("main", "b")) == []
     assert graph.check().findings == ()
+
+
+@pytest.mark.parametrize("undo", ["revert", "restore"])
+def test_values_of_a_property_that_both_add_alike_are_undone(graph: Graph, undo: str) -> None:
+    text = wider(("age: I32", "age: I32  rank: I32 = 3"))
+    graph.schema.apply(wider(("age: I32", "age: I32  city: String?  rank: I32 = 3")))
+    graph.schema.apply(text, branch="b")
+    ids = {graph.schema.on(name).catalog.nodes["Person"].property("rank") for name in ("main", "b")}
+    assert len(ids) == 2
+    change(graph, 'update Person set { rank: 8 } where name = "Ada"', "b")
+    graph.branches.merge("b")
+    before = graph.snapshot("b").commit_id
+    change(graph, 'update Person set { rank: 9 } where name = "Ada"', "b")
+    graph.branches.merge("b")
+    change(graph, 'update Person set { city: "Rome" } where name = "Bob"')
+    assert people(graph, "rank")["Ada"] == (9,)
+    if undo == "revert":
+        assert graph.revert(graph.snapshot("b").commit_id).kind == "reverted"
+        assert people(graph, "city")["Bob"] == ("Rome",)
+    else:
+        assert graph.restore(before).kind == "restored"
+        assert people(graph, "city")["Bob"] == (None,)
+    assert people(graph, "rank") == {"Ada": (8,), "Bob": (3,), "Cy": (3,)}
+    assert graph.check().findings == ()
+
+
+def test_what_a_branch_did_to_a_type_that_it_brought_is_undone_on_main(graph: Graph) -> None:
+    graph.schema.apply(wider(more=TOPIC + LIKES), branch="b")
+    change(graph, 'insert Topic { key: "t", size: 1 }', "b")
+    graph.branches.merge("b")
+    point = graph.snapshot("b").commit_id
+    change(graph, 'update Topic set { size: 2 } where key = "t"', "b")
+    change(graph, 'insert Topic { key: "m", size: 3 }')
+    graph.branches.merge("b")
+    graph.revert(graph.snapshot("b").commit_id)
+    read = "query q() { match { $t: Topic } return { $t.key as k, $t.size as s } order { k } }"
+    assert graph.query(read).rows == [{"k": "m", "s": 3}, {"k": "t", "s": 1}]
+    graph.restore(point)
+    assert graph.query(read).rows == [{"k": "t", "s": 1}]
+    assert graph.check().findings == ()
