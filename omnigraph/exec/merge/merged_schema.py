@@ -8,21 +8,25 @@ schema and takes no schema lock. Any other runs in the turn of a schema change, 
 the merged schema, which is archived before.
 """
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.accept import admit
 from omnigraph.catalog.counterparts import property_counterparts, type_counterpart
 from omnigraph.catalog.draft import AnyType
 from omnigraph.catalog.identity import numbered_above
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.catalog.schema_diff import plan_migration
 from omnigraph.catalog.schema_merge import SCHEMA_CONFLICT, merge_schemas, same_definition
-from omnigraph.catalog.schema_text import Written, schema_text, written_declarations
-from omnigraph.errors import MergeConflict, MergeConflicts, OmnigraphError
+from omnigraph.catalog.schema_text import Written, schema_text, type_text, written_declarations
+from omnigraph.errors import MergeConflict, MergeConflicts, OmnigraphError, ParseError
 from omnigraph.exec.changes.diff import ChangedRows, Filters, changes_between
 from omnigraph.exec.changes.entities import Entities, Mask, differ_in, present
 from omnigraph.exec.merge.crosscheck import Merged, conflict_of
@@ -131,7 +135,7 @@ def _same_identities(ours: Catalog, theirs: Catalog) -> bool:
 
 def _text(catalog: Catalog, ours: Accepted, theirs: Accepted) -> str:
     """The text of a merged schema: each declaration as the side that has it wrote it, and anew
-    where both changed it."""
+    where both changed it. A conflict if what the sides added does not make one schema."""
     written: Written = {}
     for side in (theirs, ours):
         for name, source in written_declarations(side.text).items():
@@ -150,11 +154,32 @@ def _text(catalog: Catalog, ours: Accepted, theirs: Accepted) -> str:
             else:
                 written[name] = comment, None
     text = schema_text(catalog, written)
+    with suppress(OmnigraphError):
+        if not plan_migration(catalog, text).steps:
+            return text
+    text = schema_text(catalog, {})
     try:
-        is_same = not plan_migration(catalog, text).steps
-    except OmnigraphError:
-        is_same = False
-    return text if is_same else schema_text(catalog, {})
+        admit(text, catalog)
+    except ParseError as fault:
+        raise MergeConflicts((_invalid(text, fault, ours, theirs),), hint=SCHEMA_HINT) from fault
+    return text
+
+
+_DECLARATION = re.compile(rf"^({'|'.join(Kind)}) (\w+)", re.MULTILINE)
+
+
+def _invalid(text: str, fault: ParseError, ours: Accepted, theirs: Accepted) -> MergeConflict:
+    """A fault of a merged schema as a conflict of the declaration that has it."""
+    until = "\n".join(text.split("\n")[: fault.line])
+    kind, name = _DECLARATION.findall(until)[-1]
+    sides = (_shown(side.catalog, Kind(kind), name) for side in (ours, theirs))
+    message = f"both sides together make no schema: {fault.headline}"
+    return MergeConflict(kind, name, None, SCHEMA_CONFLICT, message, None, *sides)
+
+
+def _shown(catalog: Catalog, kind: Kind, name: str) -> dict[str, Any] | None:
+    declared = _declaration(catalog, kind, name)
+    return None if declared is None else {"property": None, "definition": type_text(declared)}
 
 
 def _declaration(catalog: Catalog, kind: Kind, name: str) -> AnyType | None:

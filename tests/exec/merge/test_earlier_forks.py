@@ -97,6 +97,35 @@ def test_a_branch_takes_a_renamed_type_and_the_one_that_has_its_name(
     assert graph.check().findings == ()
 
 
+@pytest.mark.parametrize(
+    ("was", "ours", "theirs", "fault"),
+    [
+        ("age: I32?", 'q: I32? @rename_from("age")', "age: I32?  q: String?", "q"),
+        ("age: I32?", "age: I32?  @range(age, 0..20)", "age: I32? = 50", "default of Person.age"),
+        (
+            "Knows: Person -> Person { at: I32 = 1 }",
+            "Knows: Person -> Person @key(src, dst, at) { at: I32 = 1 }",
+            "Knows: Person -> Person { at: I32? = 1 }",
+            "Knows.at cannot be nullable",
+        ),
+    ],
+    ids=["two-names", "default-out-of-range", "nullable-key"],
+)
+@BOTH_WAYS
+def test_what_makes_no_schema_together_is_a_conflict(
+    tmp_path: Path, was: str, ours: str, theirs: str, fault: str, source: str, into: str
+) -> None:
+    base = BASE.replace("-> Person\n", "-> Person { at: I32 = 1 }\n")
+    assert was in base
+    graph = made(tmp_path, base)
+    narrowed(graph, base.replace(was, ours))
+    graph.schema.apply(base.replace(was, theirs), branch="b")
+    (conflict,) = conflicts(graph, source, into)
+    assert conflict.kind == "schema_conflict"
+    assert fault in conflict.message
+    assert conflict.ours != conflict.theirs
+
+
 # ---- required properties
 
 

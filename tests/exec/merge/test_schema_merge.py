@@ -374,3 +374,13 @@ def test_what_a_branch_did_to_a_type_that_it_brought_is_undone_on_main(graph: Gr
     graph.restore(point)
     assert graph.query(read).rows == [{"k": "t", "s": 1}]
     assert graph.check().findings == ()
+
+
+def test_edges_whose_names_differ_in_case_alone_are_a_conflict(graph: Graph) -> None:
+    graph.schema.apply(wider(more="edge Likes: Person -> Person\n"))
+    graph.schema.apply(wider(more="edge LIKES: Person -> Person\n"), branch="b")
+    (conflict,) = conflicts(graph)
+    assert (conflict.entity_kind, conflict.type_name) == ("edge", "LIKES")
+    assert "'Likes' and 'LIKES'" in conflict.message
+    assert conflict.ours is None
+    assert conflict.theirs is not None
