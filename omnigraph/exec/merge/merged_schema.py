@@ -309,10 +309,17 @@ def rule_conflicts(
     for part in parts.values():
         owner = part.merge.owner
         sides = (schema.in_ours(owner), schema.in_theirs(owner))
-        stricter = [new_rules(_under(owner, side), owner, None) for side in sides if side]
+        stricter = [_stricter(_under(owner, side), owner) for side in sides if side]
         if any(stricter):
             for violation in _violations(store, part, stricter).violations:
                 yield conflict_of(owner, violation)
+
+
+def _stricter(was: Type, owner: Type) -> NewRules:
+    """The rules that a side's rows were not held to. A default fits the row rules of its property,
+    and yet rows that all get it are not unique."""
+    filled = new_rules(was, owner, filling_of(was, owner, {}))
+    return replace(new_rules(was, owner, None), uniques=filled.uniques)
 
 
 def _under(owner: Type, side: Type) -> Type:

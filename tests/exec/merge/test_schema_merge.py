@@ -384,3 +384,14 @@ def test_edges_whose_names_differ_in_case_alone_are_a_conflict(graph: Graph) -> 
     assert "'Likes' and 'LIKES'" in conflict.message
     assert conflict.ours is None
     assert conflict.theirs is not None
+
+
+def test_a_default_that_the_rows_of_the_other_side_all_get_is_not_unique(graph: Graph) -> None:
+    change(graph, "delete Person where age > 0", "b")
+    graph.schema.apply(wider(("age: I32", 'age: I32  code: String = "x" @unique')), branch="b")
+    change(graph, 'update Person set { age: 5 } where name = "Bob"')
+    change(graph, 'update Person set { age: 5 } where name = "Cy"')
+    with pytest.raises(og.MergeConflicts) as refused:
+        graph.branches.merge("b", resolve="ours")
+    assert {each.kind for each in refused.value.conflicts} == {"unique_violation"}
+    assert graph.check().findings == ()
