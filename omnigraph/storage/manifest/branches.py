@@ -7,7 +7,7 @@ of a crash or of a deleted branch, and made again under the table's lock.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -152,7 +152,7 @@ class Branches:
                 self._datasets.delete_branch(LOCATION, name)
                 failpoints.hit("branch.ref_gone")
                 self._manifest.forget(name)
-                self._drop_forks(name, state.pins.values())
+                self._drop_forks(name, _tables_written(state))
             # Names of transactions never come again: their locks would pile up.
             self._locks.discard(locks)
         return True
@@ -168,7 +168,7 @@ class Branches:
         self._datasets.objects.delete(f"{LOCATION}/{BRANCH_REFS}/{encode(name)}.json")
         failpoints.hit("branch.ref_gone")
         self._manifest.forget(name)
-        owned = {pin.location: pin for pin in state.pins.values() if pin.branch == name}
+        owned = {pin.location: pin for pin in _tables_written(state) if pin.branch == name}
         try:
             folder = dataset_folder(LOCATION, name)
             left = remove_forks(self._datasets, list(owned), name, also=[folder])
@@ -274,3 +274,12 @@ class Branches:
 def _starts_at(ref: Ref, pin: TablePin) -> bool:
     parent = None if pin.branch is None else encode(pin.branch)
     return ref.parent_branch == parent and ref.parent_version == pin.version
+
+
+def _tables_written(state: State) -> Iterator[TablePin]:
+    """The tables of a branch, and those that it ended, which are its own up to there."""
+    yield from state.pins.values()
+    there = {pin.location for pin in state.pins.values()}
+    for ended in state.tombstones:
+        if ended.branch == state.branch and ended.location not in there:
+            yield TablePin(ended.table_key, ended.location, ended.version, ended.branch)

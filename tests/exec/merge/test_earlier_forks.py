@@ -229,3 +229,17 @@ def test_a_key_that_one_side_took_away_is_gone_and_ids_stay(
     assert set(rows(graph, "Knows", into)) == {'["Ada","Bob"]', '["Ada","Cy"]'}
     assert graph.schema.on(into).catalog.edges["Knows"].key == ()
     assert graph.check().findings == ()
+
+
+# ---- afterwards
+
+
+def test_a_branch_that_took_the_end_of_a_type_is_deleted_without_a_trace(tmp_path: Path) -> None:
+    graph = made(tmp_path, BASE + TOPIC)
+    graph.load([{"type": "Topic", "data": {"key": "t"}}], "append")
+    before = graph.snapshot().commit_id
+    narrowed(graph, BASE)
+    graph.branches.merge("main", into="b")
+    graph.branches.delete("b")
+    graph.branches.create("c", from_=before)
+    assert graph.check().findings == ()
