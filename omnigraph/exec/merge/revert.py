@@ -98,10 +98,11 @@ def _before(store: Store, commits: CommitRange) -> Commit:
 def _require_same_schema(
     schemas: Schemas, commits: CommitRange, before: Snapshot, after: Snapshot
 ) -> None:
-    """A revert changes data alone; a change of the schema is undone by another one."""
+    """A revert changes data alone; a change of the schema is undone by another one. Two schemas may
+    say the same in other words."""
     old, new = schemas.of(before), schemas.of(after)
-    if old.id != new.id:
-        steps = steps_between(new.catalog, old.catalog)
+    steps = () if old.id == new.id else steps_between(new.catalog, old.catalog)
+    if steps:
         raise NotRevertible(
             commits.last.id, "schema_change", tuple(map(str, steps)), before.commit_id
         )

@@ -243,3 +243,13 @@ def test_a_branch_that_took_the_end_of_a_type_is_deleted_without_a_trace(tmp_pat
     graph.branches.delete("b")
     graph.branches.create("c", from_=before)
     assert graph.check().findings == ()
+
+
+def test_a_merge_that_brought_a_schema_that_says_the_same_is_reverted(tmp_path: Path) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, BASE.replace("age: I32?", "age: I32?  nick: String?"), BASE)
+    change(graph, 'update Person set { age: 40 } where name = "Ada"')
+    graph.branches.merge("main", into="b")
+    assert graph.revert("b", onto="b").kind == "reverted"
+    assert ages(graph, branch="b")["Ada"] == 0
+    assert graph.check().findings == ()
