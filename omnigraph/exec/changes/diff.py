@@ -290,28 +290,16 @@ class Changes:
         """Refuse when a type that had entities was dropped: no catalog type describes them."""
         for owner in owners(self._catalog_before):
             pin = self._before.tables.get(owner.table)
-            gone = self._after_type(owner) is None and self._filters.take(owner)
-            if gone and pin and pin.row_count:
+            same = self._same(owner, self._catalog_before, self._catalog)
+            if same is None and self._filters.take(owner) and pin and pin.row_count:
                 raise NoChanges("schema_boundary", self._after.commit_id, owner.name)
-
-    def _before_type(self, owner: Type) -> Type | None:
-        """A type of today as the earlier point has it."""
-        return self._same(owner, self._catalog, self._catalog_before)
-
-    def _after_type(self, owner: Type) -> Type | None:
-        """A type of the earlier point as the later one has it."""
-        return self._same(owner, self._catalog_before, self._catalog)
 
     def _same(self, owner: Type, own: Catalog, catalog: Catalog) -> Type | None:
         """The same type in the other schema."""
         same = type_counterpart(owner, own, catalog)
-        return same if same is None or same.id == owner.id or self._is_across else None
-
-    @property
-    def _is_across(self) -> bool:
-        """Whether the points are on two branches. Then a name may say what is the same: each has
-        an identity of its own for a type or a property that both added."""
-        return self._before.branch != self._after.branch
+        if same is None or same.id == owner.id or _are_across(self._before, self._after):
+            return same
+        return None
 
     def columns(self, type_id: TypeId) -> Iterator[ChangedRows]:
         """The changes of one type as columns, in order by id, some at a time."""
@@ -360,13 +348,15 @@ class Changes:
         new = Entities(owner, self._store.tables.reader(after))
         if before is None:
             return new, new
-        was = self._before_type(owner) if self._is_across else None
+        was = None
+        if _are_across(self._before, self._after):
+            was = self._same(owner, self._catalog, self._catalog_before)
         return Entities(owner, self._store.tables.reader(before), stored_as=was), new
 
     def _pins(self, owner: Type) -> tuple[TablePin | None, TablePin] | None:
         """The two versions of a type's table, or None when nothing can differ; no first one for a
         type that is new. A type that was renamed between the points is found by its identity."""
-        was = self._before_type(owner)
+        was = self._same(owner, self._catalog, self._catalog_before)
         before = None if was is None else self._before.tables.get(was.table)
         after = self._after.tables.get(owner.table)
         if after is None:
@@ -398,6 +388,12 @@ def _differing(old: Entities, new: Entities, touched: pa.Table) -> ChangedRows:
         return ChangedRows(ids, ours, theirs)
     chosen = pa.array(positions)
     return ChangedRows(ids.take(chosen), ours.take(chosen), theirs.take(chosen))
+
+
+def _are_across(before: Snapshot, after: Snapshot) -> bool:
+    """Whether two points are on two branches. Then a name may say what is the same: each has an
+    identity of its own for a type or a property that both added."""
+    return before.branch != after.branch
 
 
 def _is_same(before: TablePin, after: TablePin) -> bool:

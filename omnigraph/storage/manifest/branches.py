@@ -279,7 +279,7 @@ def _starts_at(ref: Ref, pin: TablePin) -> bool:
 def _tables_written(state: State) -> Iterator[TablePin]:
     """The tables of a branch, and those that it ended, which are its own up to there."""
     yield from state.pins.values()
-    there = {pin.location for pin in state.pins.values()}
+    visible = {pin.location for pin in state.pins.values()}
     for ended in state.tombstones:
-        if ended.branch == state.branch and ended.location not in there:
+        if ended.branch == state.branch and ended.location not in visible:
             yield TablePin(ended.table_key, ended.location, ended.version, ended.branch)
