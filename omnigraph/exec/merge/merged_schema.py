@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +28,7 @@ from omnigraph.catalog.schema_merge import SCHEMA_CONFLICT, merge_schemas, same_
 from omnigraph.catalog.schema_text import Written, schema_text, type_text, written_declarations
 from omnigraph.errors import MergeConflict, MergeConflicts, OmnigraphError, ParseError
 from omnigraph.exec.changes.diff import ChangedRows, Filters, changes_between
-from omnigraph.exec.changes.entities import Entities, Mask, differ_in, present
+from omnigraph.exec.changes.entities import Entities, Mask, differ_in, mask_of, present
 from omnigraph.exec.merge.crosscheck import Merged, conflict_of
 from omnigraph.exec.merge.decide import Sides, stage_part
 from omnigraph.exec.rules.rules import RuleViolations
@@ -39,9 +39,9 @@ from omnigraph.exec.schemas import Accepted, Schemas, accepted
 from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
-from omnigraph.storage.records import Snapshot, TablePin
+from omnigraph.storage.records import CommitId, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, PropertyId, TableKey
+from omnigraph.types import Kind, PropertyId, TableKey, TypeId
 
 SCHEMA_HINT = "change one of the two schemas with `schema apply`, and merge again"
 
@@ -199,9 +199,21 @@ def lost_writes(
 ) -> Iterator[MergeConflict]:
     """What one side wrote since, and the merged schema has no place for: entities of a type and
     values of a property that the other side removed, and ids that follow from another key."""
-    for side, snapshot in ((schema.ours, ours), (schema.theirs, theirs)):
+    before = schemas.of(base).catalog
+    for side, snapshot, other, there in (
+        (schema.ours, ours, schema.theirs, theirs),
+        (schema.theirs, theirs, schema.ours, ours),
+    ):
         writes = _Writes(store, schemas, base, snapshot)
         for owner in side.catalog.types:
+            same = type_counterpart(owner, side.catalog, other.catalog)
+            for name in () if same is None else _replaced(owner, same, before):
+                # Else both added it: an identity of its own is all that a branch keeps.
+                comes_from_base = CommitId(base.commit_id) in store.history.dag(there.branch)
+                which = None if name is None else partial(_valued, name)
+                if comes_from_base and writes.any(owner, which):
+                    what = owner.name if name is None else f"{owner.name}.{name}"
+                    yield _lost(owner, f"{what} {_REPLACED}")
             kept = type_counterpart(owner, side.catalog, schema.catalog)
             if kept is None:
                 if writes.any(owner):
@@ -212,13 +224,40 @@ def lost_writes(
                 yield _lost(owner, f"{text}; write that again once the key is there")
             still = property_counterparts(owner, kept)
             for prop in owner.properties:
-                if prop.name not in still and writes.any(owner, prop.name):
+                if prop.name not in still and writes.any(owner, partial(_changed, prop.name)):
                     yield _lost(owner, f"{owner.name}.{prop.name} {_LOST}")
 
 
 _LOST = (
     "was removed on one side and written to on the other; add it again, or undo what was written"
 )
+
+
+_REPLACED = (
+    "was dropped and added again on one side, and the other wrote entities that have it: what has "
+    "the name now is another one; undo what was written, or write it again after the merge"
+)
+
+
+def _replaced(owner: Type, same: Type, base: Catalog) -> Iterator[str | None]:
+    """What a side has from the base and the other side by its name alone, for it was dropped and
+    added again there: the type itself, as None, or properties."""
+    was = next((each for each in base.types if _identity(each) == _identity(owner)), None)
+    if was is None:
+        return
+    if same.id != owner.id:
+        if all(_identity(each) != _identity(same) for each in base.types):
+            yield None
+        return
+    known = {prop.id for prop in was.properties}
+    for name, prop in property_counterparts(owner, same).items():
+        own = owner.property(name)
+        if own is not None and own.id in known and prop.id not in known:
+            yield name
+
+
+def _identity(owner: Type) -> tuple[Kind, TypeId]:
+    return owner.kind, owner.id
 
 
 def _lost(owner: Type, text: str) -> MergeConflict:
@@ -234,22 +273,25 @@ class _Writes:
     base: Snapshot
     side: Snapshot
 
-    def any(self, owner: Type, prop: str | None = None) -> bool:
-        """Whether an entity of a type that is there now has other values than in the base, or
-        another value of one property."""
+    def any(self, owner: Type, which: Callable[[ChangedRows], Mask] | None = None) -> bool:
+        """Whether an entity of a type that is there now has other values than in the base; with
+        `which`, one of those that it chooses."""
         only = Filters(types=(owner.id,))
         changes = changes_between(self.store, self.schemas, self.base, self.side, only)
         return any(
-            bool((present(rows.now) & _changed(rows, prop)).any())
+            bool((present(rows.now) if which is None else present(rows.now) & which(rows)).any())
             for rows in changes.columns(owner.id)
         )
 
 
-def _changed(rows: ChangedRows, prop: str | None) -> Mask:
-    """Where rows that differ do so in a property, if one is named."""
-    if prop is None:
-        return np.ones(len(rows.ids), dtype=bool)
+def _changed(prop: str, rows: ChangedRows) -> Mask:
+    """Where rows that differ do so in a property."""
     return differ_in(rows.was, rows.now, prop)
+
+
+def _valued(prop: str, rows: ChangedRows) -> Mask:
+    """Where rows that differ have a value of a property."""
+    return mask_of(rows.now.rows[prop].combine_chunks().is_valid())
 
 
 # ---- tables

@@ -188,6 +188,66 @@ def test_only_what_differs_was_written_to_a_type_that_the_other_side_removed(
     assert graph.check().findings == ()
 
 
+# ---- what was dropped and added again
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    "statement",
+    ['insert Person { name: "Di" }', 'update Person set { age: 9 } where name = "Ada"'],
+    ids=["insert", "update"],
+)
+def test_what_was_written_to_a_type_that_was_dropped_and_added_again_is_a_conflict(
+    tmp_path: Path, statement: str, source: str, into: str
+) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, TOPIC, BASE + TOPIC)
+    graph.load([{"type": "Person", "data": {"name": "New", "age": 9}}], "append")
+    change(graph, statement, "b")
+    [told] = conflicts(graph, source, into)
+    assert (told.kind, told.type_name) == ("schema_conflict", "Person")
+    assert "dropped and added again" in told.message
+
+
+def test_a_branch_takes_a_type_that_was_dropped_and_added_again(tmp_path: Path) -> None:
+    graph = made(tmp_path)
+    narrowed(graph, TOPIC, BASE + TOPIC)
+    graph.load([{"type": "Person", "data": {"name": "New", "age": 9}}], "append")
+    change(graph, 'update Person set { age: 9 } where name = "Ada"', "b")
+    change(graph, 'update Person set { age: 0 } where name = "Ada"', "b")
+    graph.branches.merge("main", into="b")
+    assert ages(graph, branch="b") == {"New": 9}
+    assert graph.check().findings == ()
+
+
+PAIR = "node Person { name: String @key  age: I32?  rank: I32? }\n"
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("name", ["age", "rank"])
+def test_a_value_of_a_property_that_was_dropped_and_added_again_is_a_conflict(
+    tmp_path: Path, name: str, source: str, into: str
+) -> None:
+    graph = made(tmp_path, PAIR + "edge Knows: Person -> Person\n")
+    graph.schema.apply(PAIR)
+    narrowed(graph, PAIR.replace("age: I32?", ""), PAIR)
+    change(graph, f'update Person set {{ {name}: 9 }} where name = "Ada"', "b")
+    [told] = conflicts(graph, source, into)
+    assert told.message.startswith("Person.age was dropped and added again")
+
+
+def test_an_entity_without_a_value_of_a_property_that_was_dropped_is_merged(tmp_path: Path) -> None:
+    graph = made(tmp_path, PAIR + "edge Knows: Person -> Person\n")
+    graph.schema.apply(PAIR)
+    narrowed(graph, PAIR.replace("age: I32?", ""), PAIR)
+    change(graph, 'insert Person { name: "Di", rank: 3 }', "b")
+    change(graph, 'update Person set { age: null, rank: 4 } where name = "Ada"', "b")
+    graph.branches.merge("b")
+    assert ages(graph) == dict.fromkeys(("Ada", "Bob", "Cy", "Di"))
+    assert rows(graph, "Person")["Ada"]["rank"] == 4
+    assert graph.check().findings == ()
+
+
 # ---- keys of edges
 
 
