@@ -200,7 +200,7 @@ def lost_writes(
     """What one side wrote since, and the merged schema has no place for: entities of a type and
     values of a property that the other side removed, and ids that follow from another key."""
     before = schemas.of(base).catalog
-    for side, snapshot, other, there in (
+    for side, snapshot, other, other_snapshot in (
         (schema.ours, ours, schema.theirs, theirs),
         (schema.theirs, theirs, schema.ours, ours),
     ):
@@ -209,7 +209,9 @@ def lost_writes(
             same = type_counterpart(owner, side.catalog, other.catalog)
             for name in () if same is None else _replaced(owner, same, before):
                 # Else both added it: an identity of its own is all that a branch keeps.
-                comes_from_base = CommitId(base.commit_id) in store.history.dag(there.branch)
+                comes_from_base = CommitId(base.commit_id) in store.history.dag(
+                    other_snapshot.branch
+                )
                 which = None if name is None else partial(_valued, name)
                 if comes_from_base and writes.any(owner, which):
                     what = owner.name if name is None else f"{owner.name}.{name}"
