@@ -81,6 +81,11 @@ class RequestLog:
 
 def _together(lines: list[str]) -> Iterator[str]:
     """Lines as texts that a pipe takes whole; a line that is longer is a text of its own."""
+    text = "".join(lines)
+    if len(text) <= PIPE_BUF and text.isascii():
+        if text:
+            yield text
+        return
     begin = size = 0
     for number, line in enumerate(lines):
         length = len(line) if line.isascii() else len(line.encode())
@@ -88,8 +93,7 @@ def _together(lines: list[str]) -> Iterator[str]:
             yield "".join(lines[begin:number])
             begin, size = number, 0
         size += length
-    if lines:
-        yield "".join(lines[begin:])
+    yield "".join(lines[begin:])
 
 
 def _wrote(text: str) -> None:
