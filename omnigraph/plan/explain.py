@@ -240,7 +240,7 @@ def said(value: ir.Expr) -> str:
     return _PROPERTY_ID.sub(r"\1", expression(value)).replace("$self.", "")
 
 
-def expression(value: ir.Expr) -> str:
+def expression(value: ir.Expr) -> str:  # noqa: C901 - one match over all cases
     """A typed expression on one line."""
     match value:
         case ir.Const(value=constant, type=value_type):

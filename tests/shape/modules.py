@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -10,62 +9,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "omnigraph"
-
-LINES_MAX, METHODS_MAX = 500, 20
-LONG_FILES = {
-    "errors.py": "the tree of errors is read as one page",
-    "language/query/ast.py": "one tree, a class a kind of node",
-    "language/query/parser.py": "one method a rule of the grammar",
-    "language/schema/parser.py": "one method a rule of the grammar",
-}
-BIG_CLASSES = {
-    "graph/door.py:Graph": "the one door has a method a verb",
-    "language/query/expression_builder.py:ExpressionBuilder": "one method a rule of the grammar",
-    "language/query/parser.py:_QueryBuilder": "one method a rule of the grammar",
-    "language/schema/parser.py:_SchemaBuilder": "one method a rule of the grammar",
-}
-
-SAME_NAME_MODULES = {
-    "__init__": "the docstring of a room",
-    "ast": "language: one a language",
-    "parser": "language: one a language",
-    "format": "language: one a language",
-    "literals": "language: one a language",
-    "run": "exec: one a verb, the folder is the verb",
-    "backup": "exec: of a graph; cli: its command",
-    "check": "plan: types of a query; exec/upkeep: a graph on disk",
-    "cleanup": "storage: of one table; exec: of a graph; cli: its command",
-    "columns": "exec/values: of a type; storage/lance: Lance's own",
-    "diff": "exec/changes: of rows; cli: its command",
-    "embed": "exec/search: vectors of texts; cli: its command",
-    "export": "exec/changes: one process; pipeline: which engine",
-    "history": "storage: of commits; cli: its commands",
-    "profile": "exec: of a query; cli: its table",
-    "progress": "exec: the figures; cli: the bar",
-    "queries": "storage/manifest: of its rows; cli: its commands",
-    "reader": "language: of text; storage/lance: of a table",
-    "repair": "storage: of one table; exec: of a graph",
-    "schema": "graph: its view; cli: its commands",
-    "scope": "plan: of variables; cli: of a command",
-    "spark": "the module a Spark program imports; cli: its command",
-    "staging": "exec/mutate: pending rows; storage/lance: files of a version",
-    "upkeep": "pipeline: which engine; cli: its commands",
-}
-"""Module names that may repeat, because the folder tells the difference."""
-
-PAIRED = ("language/query/ast.py", "language/schema/ast.py", "plan/ir.py")
-"""Trees whose nodes may be called as what they become."""
-SAME_NAME_CLASSES: dict[str, str] = {}
-
-RETIRED = frozenset(
-    ["told", "found", "place", "places", "held", "wanted", "some", "at", "there", "met", "came"]
-)
-PUBLIC = {
-    ("graph/schema.py", "at"): "graph.schema.at is public",
-    ("remote/remote_schema.py", "at"): "graph.schema.at is public",
-    ("errors.py", "at"): "SourceError.at is public",
-    ("errors.py", "found"): "UnsupportedVersion.found is public",
-}
 
 CONTEXT_VARIABLES = {
     "exec/limits.py:_WATCH": "limits of the running query, asked for by every operator",
@@ -116,72 +59,6 @@ class Module:
 def modules() -> tuple[Module, ...]:
     """Every module of the package."""
     return tuple(Module(path) for path in sorted(PACKAGE.rglob("*.py")))
-
-
-def long_files() -> list[str]:
-    """Files that are longer than a file may be."""
-    lengths = {module.name: len(module.text.splitlines()) for module in modules()}
-    return [n for n, lines in lengths.items() if lines > LINES_MAX and n not in LONG_FILES]
-
-
-def big_classes() -> list[str]:
-    """Classes with more methods than a class may have."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    counts = {
-        f"{module.name}:{owner.name}": sum(isinstance(node, functions) for node in owner.body)
-        for module in modules()
-        for owner in module.classes()
-    }
-    return [n for n, count in counts.items() if count > METHODS_MAX and n not in BIG_CLASSES]
-
-
-def repeated_modules() -> list[str]:
-    """Modules that are called as another one."""
-    homes = defaultdict(list)
-    for module in modules():
-        homes[module.path.stem].append(module.name)
-    names = (name for name in homes if name not in SAME_NAME_MODULES)
-    return sorted(home for name in names if len(homes[name]) > 1 for home in homes[name])
-
-
-def repeated_classes() -> list[str]:
-    """Classes that are called as another one outside the trees of the languages and of plans."""
-    homes = defaultdict(list)
-    for module in modules():
-        for owner in module.classes() if module.name not in PAIRED else ():
-            homes[owner.name].append(f"{module.name}:{owner.name}")
-    names = (name for name in homes if name not in SAME_NAME_CLASSES)
-    return sorted(home for name in names if len(homes[name]) > 1 for home in homes[name])
-
-
-def defined_names(tree: ast.AST) -> Iterator[str]:
-    """Every name that a module gives to anything: variables, arguments, attributes, functions,
-    classes, aliases, captures."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(ctx=ast.Store(), id=name) | ast.Attribute(ctx=ast.Store(), attr=name):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield name
-            case ast.ClassDef(name=name) | ast.arg(arg=name):
-                yield name
-            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
-                yield name
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
-
-
-def retired_names() -> list[str]:
-    """Words without one meaning, used as names."""
-    found = set()
-    for module in modules():
-        names = {module.path.stem, *defined_names(module.tree)}
-        found |= {
-            f"{module.name} {name}"
-            for name in names
-            if name.strip("_").lower() in RETIRED and (module.name, name) not in PUBLIC
-        }
-    return sorted(found)
 
 
 def nameless_docstrings() -> list[str]:
@@ -250,12 +127,6 @@ def unpaired_fast_paths() -> list[str]:
     ]
 
 
-def stale_exceptions() -> list[str]:
-    """Module names that are excepted although they do not repeat."""
-    stems = [module.path.stem for module in modules()]
-    return [name for name in SAME_NAME_MODULES if stems.count(name) < 2]
-
-
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")
 
 
@@ -272,15 +143,9 @@ def missing_modules() -> list[str]:
 
 
 RULES = {
-    "long-file": long_files,
-    "big-class": big_classes,
-    "repeated-module": repeated_modules,
-    "repeated-class": repeated_classes,
-    "retired-name": retired_names,
     "nameless-docstring": nameless_docstrings,
     "context-variable": context_variables,
     "fast-path": unpaired_fast_paths,
-    "stale-exception": stale_exceptions,
     "missing-module": missing_modules,
 }
 

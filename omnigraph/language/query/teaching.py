@@ -155,7 +155,7 @@ def _of_pair(previous: str, token: str) -> str:
     return ""
 
 
-def _of_place(before: str, near: str, token: str) -> str:
+def _of_place(before: str, near: str, token: str) -> str:  # noqa: C901 - one match over all cases
     """Hints that the surroundings of a token give; `near` is the end of the text before it."""
     block = _block_of(before)
     if token == "{" and (named := re.search(r"\bquery\s+(\w+)\s*\Z", near)):
