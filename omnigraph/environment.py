@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from omnigraph.costs import COSTS, THRESHOLDS, VARIABLE
 from omnigraph.errors import BadRequest
 from omnigraph.light_dataclass import dataclass
 
@@ -26,12 +27,13 @@ class NumberVariable:
     use: str
     least: int = 0
     most: int = _INTEGER_MAX
+    threshold: str | None = None
 
     def read(self, env: Mapping[str, str] | None = None) -> int:
-        """The value, or the default."""
+        """Return the value, or the default; a threshold that tests have lowered is the default."""
         text = _stripped(self.name, env)
         if not text:
-            return self.default
+            return self.default if self.threshold is None else int(getattr(COSTS, self.threshold))
         is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_INTEGER_MAX))
         if not is_number or not self.least <= int(text) <= self.most:
             raise _unusable(self.name, text, f"set it to a whole number {self.allowed}")
@@ -114,6 +116,11 @@ class TextVariable:
         return _given(self.name, env) or None
 
 
+def _threshold_variable(name: str, threshold: str, use: str) -> NumberVariable:
+    """Declare a setting of users that is a threshold, too."""
+    return NumberVariable(name, int(THRESHOLDS[threshold].value), use, threshold=threshold)
+
+
 Variable = NumberVariable | ChoiceVariable | FlagVariable | TextVariable
 
 
@@ -168,14 +175,20 @@ TRAVERSAL = ChoiceVariable(
     "how edges are read, never which",
     ("auto", "indexed", "csr"),
 )
-FRONTIER = NumberVariable(
-    "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", 1024, "sources that are looked up one by one"
+FRONTIER = _threshold_variable(
+    "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER",
+    "frontier_rows_max",
+    "sources that are looked up one by one",
 )
-TOPOLOGY_ROWS = NumberVariable(
-    "OMNIGRAPH_TOPOLOGY_ROWS_MIN", 10_000, "rows from which a table gets topology files"
+TOPOLOGY_ROWS = _threshold_variable(
+    "OMNIGRAPH_TOPOLOGY_ROWS_MIN",
+    "topology_rows_min",
+    "rows from which a table gets topology files",
 )
-INDEX_ROWS = NumberVariable(
-    "OMNIGRAPH_INDEX_ROWS_MIN", 10_000, "rows without an index from which a load builds it"
+INDEX_ROWS = _threshold_variable(
+    "OMNIGRAPH_INDEX_ROWS_MIN",
+    "index_rows_min",
+    "rows without an index from which a load builds it",
 )
 TOPOLOGY_CACHE = NumberVariable(
     "OMNIGRAPH_TOPOLOGY_CACHE_BYTES_MAX",
@@ -292,6 +305,9 @@ TERM = TextVariable("TERM", "dumb: no colours")
 
 # Ours, for tests and shells.
 FAILPOINTS = TextVariable("OMNIGRAPH_FAILPOINTS", "for tests: where the program stops, `name=kill`")
+TEST_THRESHOLDS = TextVariable(
+    VARIABLE, "for tests: thresholds as a JSON object, read by omnigraph.costs"
+)
 COMPLETE = TextVariable("_OMNIGRAPH_COMPLETE", "set by a shell that completes a command")
 COMPLETE_WORDS = TextVariable("COMP_WORDS", "set by bash: the words of the command so far")
 COMPLETE_ARGUMENTS = TextVariable("_TYPER_COMPLETE_ARGS", "set by zsh and fish: the same")
@@ -310,7 +326,7 @@ TABLE: tuple[Variable, ...] = (
     *AWS.values(),
     JAVA_HOME, PYSPARK_PYTHON, GATEWAY_PORT,
     PATH, CACHE_HOME, USER_HOME, NO_COLOR, TERM,
-    FAILPOINTS, COMPLETE, COMPLETE_WORDS, COMPLETE_ARGUMENTS,
+    FAILPOINTS, TEST_THRESHOLDS, COMPLETE, COMPLETE_WORDS, COMPLETE_ARGUMENTS,
 )  # fmt: skip
 """Every variable, in the order in which they are listed."""
 

@@ -6,8 +6,11 @@ starts in milliseconds and none inherits one that runs.
 
 import multiprocessing
 import multiprocessing.context
+import os
 from collections.abc import Callable
 from typing import Any
+
+from omnigraph import costs
 
 KILLED = -9
 # What a child would otherwise load each time anew: late imports of the engine, and whatever the
@@ -26,9 +29,26 @@ _LOADED = [
 ]
 
 
+class _Process(multiprocessing.context.ForkServerProcess):
+    """A child with the thresholds of the process that made it, not those of the fork server."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._thresholds = os.environ.get(costs.VARIABLE, "")
+
+    def run(self) -> None:
+        os.environ[costs.VARIABLE] = self._thresholds
+        costs.use_environment()
+        super().run()
+
+
+class _Context(multiprocessing.context.ForkServerContext):
+    Process = _Process
+
+
 def context() -> multiprocessing.context.ForkServerContext:
     """The context every child comes from."""
-    made = multiprocessing.get_context("forkserver")
+    made = _Context()
     made.set_forkserver_preload(_LOADED)
     return made
 

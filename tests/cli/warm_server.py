@@ -13,6 +13,7 @@ import traceback
 from contextlib import redirect_stdout, suppress
 from typing import Any, NoReturn
 
+from omnigraph import costs
 from omnigraph.cli import engine
 from omnigraph.cli.app import main
 from omnigraph.storage import failpoints
@@ -74,6 +75,7 @@ def _work(call: dict[str, Any], streams: list[int]) -> NoReturn:
     os.chdir(call["folder"])
     os.environ.clear()
     os.environ.update(call["env"])
+    costs.use_environment()
     failpoints._arm_from_environment(os.environ.get("OMNIGRAPH_FAILPOINTS", ""))
     sys.argv = ["omnigraph", *call["words"]]
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)

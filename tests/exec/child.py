@@ -3,8 +3,8 @@
 from typing import Any
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.storage import failpoints
-from omnigraph.storage.protocol import auto_compaction
 from tests.forked import run
 
 
@@ -33,7 +33,7 @@ def mutate(
 
 def merge(uri: str, into: str, place: str, nth: int, fragments_max: int) -> None:
     """Merge once, killed at a failpoint."""
-    auto_compaction.FRAGMENTS_MAX = fragments_max
+    COSTS.fold_fragments_min = fragments_max
     graph = og.open(uri)
     failpoints.arm(place, "kill", nth)
     graph.branches.merge("b", into=into, actor="act-crash")

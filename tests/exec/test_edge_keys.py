@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.catalog.accept import accept
 from omnigraph.catalog.ids import entity_id
-from omnigraph.exec.load import finish
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.graph import Graph
 from tests.exec.bulk import contents, edge, lines, node
@@ -183,7 +183,7 @@ def test_a_merge_says_what_it_added_beside_equal_edges(
     )
     assert graph.load(more, "merge").beside_equal == {"Near": 2}
     assert graph.load(lines(edge("Broader", "a", "b")), "merge").beside_equal == {}
-    monkeypatch.setattr(finish, "KEYS_MAX", 0)
+    monkeypatch.setattr(COSTS, "upsert_rows_max", 0)
     assert graph.load(batch, "merge").beside_equal == {}  # many are not counted
 
 

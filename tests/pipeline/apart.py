@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 
 import omnigraph as og
-from omnigraph.exec.load import committed, finish
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.pipeline import splits
 from omnigraph.pipeline.shuffle_exchange import ShuffleExchange
@@ -199,8 +199,8 @@ def main() -> None:
     uri, options_text, source, folder, master = sys.argv[1:]
     options = json.loads(options_text)
     splits.PART_BYTES_MIN = 4_000
-    finish.KEYS_MAX = committed.KEYS_MAX = 0  # every merge is a large one
-    committed._LOOKED_UP_MAX = -1
+    COSTS.upsert_rows_max = COSTS.committed_keys_max = 0  # every merge is a large one
+    COSTS.mentioned_keys_max = -1
     from omnigraph import spark as ogs  # noqa: PLC0415
 
     spark = ogs.session(

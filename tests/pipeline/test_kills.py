@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.load import finish
+from omnigraph.costs import COSTS
 from tests.exec.bulk import contents, edge, lines, new_graph, person
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def test_LD6_a_driver_killed_in_any_stage(
     )
     file = tmp_path / "in.jsonl"
     file.write_bytes(source)
-    monkeypatch.setattr(finish, "KEYS_MAX", 0)
+    monkeypatch.setattr(COSTS, "upsert_rows_max", 0)
     graph.branches.create("after")
     graph.load(file, mode, branch="after", engine="local")
     after = contents(graph, "after")

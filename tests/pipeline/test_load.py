@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.exec.load import local as loading
 from omnigraph.exec.load.inputs import Input, open_input
 from omnigraph.exec.load.request import LoadRequest
@@ -69,7 +70,7 @@ def outcome(graph: Graph, source: Any, mode: str, **options: Any) -> Any:
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a small file is cut into several parts, and its keys into several buckets."""
     monkeypatch.setattr(splits, "PART_BYTES_MIN", 60)
-    monkeypatch.setattr(loading, "BUCKET_BYTES", 100)
+    monkeypatch.setattr(COSTS, "key_bucket_bytes", 100)
 
 
 def both(graph: Graph, source: Any, mode: str, exchange: str = "auto") -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph as og
 from omnigraph import spark as ogs
-from omnigraph.exec.load import finish
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.sources import Part
 from omnigraph.exec.load.spill import Spill
 from omnigraph.pipeline import executors, spark_load
@@ -45,7 +45,7 @@ def test_SC1_without_a_context_tasks_run_by_way_of_a_frame(
         monkeypatch.setattr(module, "is_connect", lambda spark: True)
     assert run_tasks(spark, tenfold, [3, 1, 2], doing="tried it") == [30, 10, 20]
     assert run_tasks(spark, tenfold, [], doing="tried it") == []
-    monkeypatch.setattr(finish, "KEYS_MAX", 0)
+    monkeypatch.setattr(COSTS, "upsert_rows_max", 0)
     graph.load(lines(person("Ada", age=2), person("Cy")), "merge", engine="spark", spark=spark)
     assert {name: row["age"] for name, row in by_name(graph, "node:Person").items()} == {
         "Ada": 2,

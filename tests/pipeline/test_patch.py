@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph as og
 import omnigraph.spark as ogs
-from omnigraph.exec.load import local as loading
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.pipeline import splits
 from tests.exec.bulk import contents, edge, lines, new_graph, person
@@ -63,7 +63,7 @@ def test_both_engines_leave_the_same(
     batch: list[tuple[str, dict[str, Any]]],
 ) -> None:
     monkeypatch.setattr(splits, "PART_BYTES_MIN", 60)
-    monkeypatch.setattr(loading, "BUCKET_BYTES", 400)
+    monkeypatch.setattr(COSTS, "key_bucket_bytes", 400)
     file = tmp_path / "people.jsonl"
     file.write_bytes(
         lines(*(person(name, **data) for name, data in batch), edge("Knows", "p0", "p2", id="k"))

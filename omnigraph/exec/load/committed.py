@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.checks import (
     KeyCheck,
     committed,
@@ -27,17 +28,14 @@ from omnigraph.exec.load.checks import (
 from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, put_tables
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.spill import ORIGIN, KeySet, Spill
-from omnigraph.exec.load.upsert import FRAGMENTS_ROWS, grouped
+from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, Unique, rules_of
-from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values, without_ids
+from omnigraph.exec.values.selection import rows_by_key, rows_by_values, without_ids
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
-
-_LOOKED_UP_MAX = 20 * KEYS_MAX
-"""Incoming keys up to which the distinct ones are counted, to look them up if they are few."""
 
 Mode = Literal["append", "merge", "patch", "overwrite"]
 Planned = tuple[KeyCheck, Owner]
@@ -129,7 +127,7 @@ class Committed:
 
     def _are_few(self, keys: KeySet) -> bool:
         """Whether the incoming keys are few enough to be read all at once."""
-        return self.keys.rows(keys.name) <= _LOOKED_UP_MAX
+        return self.keys.rows(keys.name) <= COSTS.mentioned_keys_max
 
     def _of(self, owner: Owner) -> Iterator[KeyCheck]:
         rules = rules_of(owner)
@@ -176,7 +174,7 @@ class Committed:
             return ()
         if self._are_few(keys):
             mentioned = self._mentioned(keys, column)
-            if len(mentioned) <= KEYS_MAX:
+            if len(mentioned) <= COSTS.committed_keys_max:
                 looked_up = KeySet(f"{keys.name}=>{table}", ids.columns, ids.by)
                 if len(mentioned):
                     rows = rows_by_key(reader, "id", mentioned, list(ids.columns))
@@ -234,7 +232,7 @@ class Committed:
                 self._retained(edge, reader, stored, lost)
             return KeyCheck(rule, keys.name, (stored.name,), touched=lost.name)
         mentioned = self._mentioned(keys, "src") if self._are_few(keys) else None
-        if mentioned is not None and len(mentioned) <= KEYS_MAX:
+        if mentioned is not None and len(mentioned) <= COSTS.committed_keys_max:
             self._add(stored, rows_by_key(reader, "src", mentioned, list(keys.columns)))
         else:
             self._scan(reader, stored)
@@ -246,7 +244,7 @@ class Committed:
         """Look up the edges that a small merge replaces and the other edges of their sources.
         Returns False, with nothing added, when the merge is not small."""
         ids = id_keys(edge.table)
-        if max(self.keys.rows(keys.name), self.keys.rows(ids.name)) > KEYS_MAX:
+        if max(self.keys.rows(keys.name), self.keys.rows(ids.name)) > COSTS.committed_keys_max:
             return False
         columns = list(keys.columns)
         stated = self._mentioned(ids, "id")
@@ -254,7 +252,7 @@ class Committed:
         sources = pa.chunked_array(
             [self._mentioned(keys, "src"), *replaced["src"].chunks], pa.utf8()
         ).unique()
-        if len(sources) > KEYS_MAX or not len(sources):
+        if len(sources) > COSTS.committed_keys_max or not len(sources):
             return False
         beside = rows_by_key(reader, "src", sources, columns)
         self._add(lost, replaced)
@@ -291,7 +289,7 @@ class Committed:
         where = self.store.where
         jobs = [
             ScanJob(where.uri, where.storage_options, reader.pin, group, keys, has_origin)
-            for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
+            for group in grouped(reader.fragments(), COSTS.upsert_job_rows)
         ]
         return self.exchange.put(scan_keys, jobs)[1]
 

@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.checks import (
     CheckOutcome,
     KeyCheck,
@@ -37,7 +38,6 @@ from omnigraph.exec.load.upsert import JoinJob, Upsert, kept_rows, row_keys, wri
 from omnigraph.exec.rules.faults import Faults, Reject
 from omnigraph.exec.rules.rules import EdgesPerSource, Endpoint, KeyRule
 from omnigraph.exec.topology.end_numbers import LoadedEnds
-from omnigraph.exec.values.selection import KEYS_MAX
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.locks.turns import Turn
@@ -185,7 +185,7 @@ class Finish:
             return
         owner, losers = self.catalog.of(table), self._find_losers().get(table)
         replaces = write.read(table).count() and self.keys.rows(id_keys(table).name)
-        if count <= KEYS_MAX:
+        if count <= COSTS.upsert_rows_max:
             # A few rows are found by the index of their ids.
             few = kept_rows(owner, rows.every(row_keys(table).name), losers)
             if isinstance(owner, EdgeType) and not owner.key:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType
+from omnigraph.costs import COSTS
 from omnigraph.errors import Violation
 from omnigraph.exec.load.checks import id_keys, incoming_keys
 from omnigraph.exec.load.ndjson import TypedRows
@@ -26,13 +27,6 @@ from omnigraph.exec.topology.end_numbers import EndNumbers, Ends, LoadedEnds
 from omnigraph.storage.lance.staging import Fragments, TableStaging
 from omnigraph.storage.records import TablePin
 from omnigraph.types import Kind, TableKey, table_key
-
-FRAGMENT_ROWS = 1 << 20
-FRAGMENT_BYTES = 96 << 20
-JOINED_ROWS = FRAGMENT_ROWS // 16
-JOINED_BYTES = 8 << 20
-JOINED_PARTS = 64
-"""Parts whose rows are written together, when each has too few for a fragment."""
 
 
 def absent_mark(name: str) -> str:
@@ -159,8 +153,8 @@ class FragmentSink:
         unwritten = self._unwritten.setdefault(table, [])
         unwritten.append(rows.table)
         if (
-            sum(t.num_rows for t in unwritten) >= FRAGMENT_ROWS
-            or sum(t.nbytes for t in unwritten) >= FRAGMENT_BYTES
+            sum(t.num_rows for t in unwritten) >= COSTS.fragment_rows_max
+            or sum(t.nbytes for t in unwritten) >= COSTS.fragment_bytes_max
         ):
             self._write(table)
 
@@ -206,8 +200,8 @@ class JoiningSink(FragmentSink):
         """Spill or write the rest, and wait for what is written."""
         for table, parts in list(self._unwritten.items()):
             rows = pa.concat_tables(parts)
-            if rows.num_rows < JOINED_ROWS and rows.nbytes < JOINED_BYTES:
-                bucket = self._part // JOINED_PARTS % self._spill.buckets
+            if rows.num_rows < COSTS.joined_rows_max and rows.nbytes < COSTS.joined_bytes_max:
+                bucket = self._part // COSTS.joined_parts % self._spill.buckets
                 self._spill.take(Cut(row_keys(table).name, ((bucket, rows),), rows.nbytes))
                 del self._unwritten[table]
         super().finish()

@@ -11,10 +11,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.costs import COSTS
 from omnigraph.exec.allocator import give_back
 from omnigraph.exec.load.exchange import AHEAD, THREADS, ThreadExchange, write_threads
 from omnigraph.exec.load.finish import Finish, IntakeResult
-from omnigraph.exec.load.intake import FRAGMENT_BYTES, FragmentSink, Intake, Ready, RowSink
+from omnigraph.exec.load.intake import FragmentSink, Intake, Ready, RowSink
 from omnigraph.exec.load.patch import PatchFinish
 from omnigraph.exec.load.pieces import Piece, ready_piece
 from omnigraph.exec.load.request import BY_ID, LoadRequest
@@ -29,7 +30,6 @@ from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
 
-BUCKET_BYTES = 64 << 20
 _UNKNOWN_BYTES = 1 << 30
 _LARGE_BYTES = 8 << 20
 
@@ -94,7 +94,7 @@ class Loading:
         request = self._request
         sink = (
             RowSink(
-                Spill(self._folder, self._keys.buckets, FRAGMENT_BYTES),
+                Spill(self._folder, self._keys.buckets, COSTS.fragment_bytes_max),
                 are_partial=request.mode == "patch",
             )
             if request.mode in BY_ID
@@ -135,4 +135,4 @@ class Loading:
 
 def bucket_count(size_bytes: int) -> int:
     """How many buckets keep the keys of an input of this size within memory."""
-    return max(1, min(512, -(-size_bytes // BUCKET_BYTES)))
+    return max(1, min(512, -(-size_bytes // COSTS.key_bucket_bytes)))

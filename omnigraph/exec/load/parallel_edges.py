@@ -1,17 +1,16 @@
 """Parallel edges of a merge load: new edges for which an equal one is committed already.
 
 Invariant: the count changes nothing. It costs what the load brings: the edges of its sources are
-looked up, and nothing is counted beyond `COUNTED_MAX` new edges of a type.
+looked up, and nothing is counted beyond `parallel_edges_rows_max` new edges of a type.
 """
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.selection import rows_by_key
 from omnigraph.storage.lance.reader import TableReader
-
-COUNTED_MAX = 10_000
 
 
 def beside_equal(edge: EdgeType, rows: pa.Table, stated: pa.Table | None, base: TableReader) -> int:
@@ -22,7 +21,7 @@ def beside_equal(edge: EdgeType, rows: pa.Table, stated: pa.Table | None, base: 
     blobs = [prop.name for prop in edge.properties if prop.type.is_blob]
     for name in blobs:
         rows = rows.filter(rows[name].is_null())
-    if not rows.num_rows or rows.num_rows > COUNTED_MAX or not base.pin.row_count:
+    if not rows.num_rows or rows.num_rows > COSTS.parallel_edges_rows_max or not base.pin.row_count:
         return 0
     names = ["src", "dst", *(p.name for p in edge.properties if not p.type.is_blob)]
     sources, targets = (pc.unique(rows[end]) for end in ("src", "dst"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.load.checks import KeyCheck, committed, id_keys, unique_keys
 from omnigraph.exec.load.committed import Committed
@@ -23,9 +24,6 @@ from omnigraph.storage.lance.spans import AFTER, BEFORE
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
-
-INSERTED_MAX = 100_000
-"""Rows of one table above which the checks in full cost no more."""
 
 
 def inserted_since(
@@ -46,7 +44,10 @@ def inserted_since(
             touched = store.deltas.touched(before, after)
         except OmnigraphError:
             return None  # the checked version was cleaned up
-        if touched.num_rows > INSERTED_MAX or touched[BEFORE].null_count < touched.num_rows:
+        if (
+            touched.num_rows > COSTS.recheck_inserted_rows_max
+            or touched[BEFORE].null_count < touched.num_rows
+        ):
             return None
         inserted[table] = touched[AFTER].combine_chunks()
     return inserted

@@ -20,6 +20,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.block_files import BlockFile, read_blocks
 from omnigraph.exec.load.checks import id_keys
 from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, spill_of
@@ -34,9 +35,6 @@ from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
-
-FRAGMENTS_ROWS = 1 << 20
-"""Rows, roughly, in the fragments of one job."""
 
 
 def row_keys(table: TableKey) -> KeySet:
@@ -194,7 +192,7 @@ class IdMatching:
         where, buckets = self.store.where, self.exchange.buckets
         return [
             FindJob(where.uri, where.storage_options, reader.pin, group, files, buckets)
-            for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
+            for group in grouped(reader.fragments(), COSTS.upsert_job_rows)
         ]
 
 

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.rows import as_numpy, gather
 from omnigraph.exec.values.string_column import StringColumn
 
 _SEARCH_COST = 100
 """A binary search costs as much as hashing this many ids, which `locate` does without an order."""
-
-_INSERTED_MAX = 1024
 
 
 def _order_of(strings: pa.Array) -> np.ndarray:
@@ -107,7 +106,7 @@ class Ids:
     def extended(self, more: pa.Array) -> "Ids":
         """The same numbers, and further ones for ids that are new and distinct."""
         longer = Ids(pa.concat_arrays([self.strings, more]), self.family)
-        if self._order is not None and len(more) <= _INSERTED_MAX:
+        if self._order is not None and len(more) <= COSTS.inserted_ids_max:
             longer._order = self._order_with(more)
         return longer
 

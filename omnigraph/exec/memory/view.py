@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import property_columns
+from omnigraph.costs import COSTS
 from omnigraph.errors import LimitExceeded, OmnigraphError
 from omnigraph.exec.limits import announce, arrived
 from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
@@ -42,7 +43,6 @@ from omnigraph.exec.topology.build import Step, build_topology, is_worth_a_file
 from omnigraph.lru import Lru
 from omnigraph.plan.ir import Direction
 from omnigraph.storage.derived.column_file import can_be_filed
-from omnigraph.storage.lance.derived_bases import TOUCHED_FEW
 from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
@@ -136,13 +136,13 @@ class Holdings:
 
     def _touched(self, before: TablePin, pin: TablePin, *names: str) -> pa.Table | None:
         """The ids that differ between two versions, if they are few and can be told."""
-        if abs(before.row_count - pin.row_count) > TOUCHED_FEW:
+        if abs(before.row_count - pin.row_count) > COSTS.followed_rows_max:
             return None
         try:
             touched = self.store.deltas.touched(before, pin, columns=names or None)
         except OmnigraphError:
             return None  # a version between was reclaimed
-        return touched if touched.num_rows <= TOUCHED_FEW else None
+        return touched if touched.num_rows <= COSTS.followed_rows_max else None
 
     def mapped_nodes(self, source: Source) -> Nodes | None:
         """A node table version, if it is in memory or a file makes it so without a scan."""

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, NodeType, Type
+from omnigraph.costs import COSTS
 from omnigraph.exec.rules.rules import rules_of
 from omnigraph.exec.values.columns import with_columns
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.own_columns import stored_column
 from omnigraph.exec.values.selection import (
-    KEYS_MAX,
     by_id,
     rows_by_key,
     select_among,
@@ -334,8 +334,8 @@ class Staging:
 def _by_ids(ids: Sequence[str]) -> Iterator[ir.Expr]:
     """Conditions that select the rows of these ids, a number of them at a time."""
     entity, listed = ir.EntityId(ir.SELF, ID_TYPE), ValueType(ID_TYPE.scalar, is_list=True)
-    for start in range(0, len(ids), KEYS_MAX):
-        batch = tuple(ids[start : start + KEYS_MAX])
+    for start in range(0, len(ids), COSTS.filter_keys_max):
+        batch = tuple(ids[start : start + COSTS.filter_keys_max])
         yield ir.ListContains(ir.Const(batch, listed), entity)
 
 

@@ -7,9 +7,8 @@ rows that tie in every key keep their order. A cut is taken as if everything had
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.read.codes import is_sortable, present, sortable
-
-_SORTED_MIN = 1024
 
 
 def ordered_rows(
@@ -45,7 +44,7 @@ def _sorted(key: np.ndarray) -> np.ndarray:
 
 def _candidates(key: np.ndarray, end: int) -> np.ndarray | None:
     """Rows that can be among the first `end`; None for all of them."""
-    if len(key) < _SORTED_MIN or end * 4 > len(key):
+    if len(key) < COSTS.order_partition_rows_min or end * 4 > len(key):
         return None
     last = np.partition(key, end - 1)[end - 1]
     return np.flatnonzero(key <= last)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from omnigraph import environment
 from omnigraph.catalog.arrow import property_columns
 from omnigraph.catalog.model import Catalog
+from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.topology.build_column import column_made
 from omnigraph.exec.topology.edge_delta import EdgeDelta, followed, stored_delta
@@ -39,7 +40,7 @@ from omnigraph.storage.derived.edge_file import edge_arrays
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.derived.node_file import node_arrays
 from omnigraph.storage.lance.columns import KEY, ROW_ID
-from omnigraph.storage.lance.derived_bases import TOUCHED_FEW, EdgeBase, NodeBase
+from omnigraph.storage.lance.derived_bases import EdgeBase, NodeBase
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit, Snapshot, TablePin
@@ -48,9 +49,6 @@ from omnigraph.types import Kind, PropertyId, TableKey, table_key
 
 _EDGES_MAX = (1 << 31) - 1
 """Positions and numbers are 32-bit integers."""
-
-_FOLDED_SHARE = 10
-"""A delta of more than this share of its edge file is folded into a new one."""
 
 NO_ENDS: Mapping[TableKey, LoadedEnds] = {}
 
@@ -131,7 +129,7 @@ def topology_after_commit(store: Store, catalog: Catalog, commit: Commit) -> Non
     many = frozenset(
         table
         for table, rows in commit.counts.items()
-        if rows.inserted + rows.updated + rows.deleted > TOUCHED_FEW
+        if rows.inserted + rows.updated + rows.deleted > COSTS.commit_file_rows_max
     )
     if many:
         topology_after(store, catalog, commit.branch or MAIN, touched=many)
@@ -209,7 +207,9 @@ class _Builder:
     def _is_current(self, base: NodeBase | EdgeBase, pin: TablePin) -> bool:
         if base.is_exact:
             return True
-        return pin.table_key not in self._moved and base.touched.num_rows <= TOUCHED_FEW
+        return (
+            pin.table_key not in self._moved and base.touched.num_rows <= COSTS.commit_file_rows_max
+        )
 
     def _write(
         self, kind: str, pin: TablePin, facts: dict[str, object], arrays: dict[str, np.ndarray]
@@ -389,4 +389,6 @@ class _Builder:
 
 
 def _is_short(delta: EdgeDelta, base: EdgeBase) -> bool:
-    return (len(delta.removed) + len(delta.row_ids)) * _FOLDED_SHARE <= base.file.count
+    return (
+        len(delta.removed) + len(delta.row_ids)
+    ) * COSTS.edge_delta_fold_share <= base.file.count

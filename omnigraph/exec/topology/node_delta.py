@@ -9,15 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import property_columns
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.columns import in_one
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
 from omnigraph.storage.lance.columns import KEY
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.spans import AFTER
-
-_GONE_SHARE = 10
-"""Numbers without a row are kept while they are fewer than one in so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ def kept_numbers(
     numbers = before.locate(ids)
     is_new = numbers < 0
     count = before.count + np.count_nonzero(is_new)
-    if (count - len(ids)) * _GONE_SHARE > count:
+    if (count - len(ids)) * COSTS.node_gone_share > count:
         return None
     new = ids.filter(pa.array(is_new)).cast(before.strings.type)
     placed = np.full(count, NO_ROW)

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.columns import ColumnNames
 from omnigraph.exec.values.compare import compare_constant, flags
 from omnigraph.exec.values.constants import CONSTANTS, Given, mirrored
@@ -27,12 +28,6 @@ from omnigraph.plan import ir
 from omnigraph.storage.lance.direct_read import UnreadableFile
 from omnigraph.storage.lance.reader import TableReader, columns_in_files
 from omnigraph.types import ValueType
-
-_ROWS_MIN = 50_000
-"""Rows of a table that are worth it, and of a fragment on average."""
-
-_CANDIDATES_MAX = 2_000
-"""More of them Lance reads faster by a scan than by their row ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +41,8 @@ class Candidates:
 def row_id_candidates(reader: TableReader, where: ir.Expr, given: Given) -> Candidates | None:
     """Candidates for a condition; None when Lance should search."""
     rows = reader.pin.row_count
-    comparisons = None if rows < _ROWS_MIN else _comparisons(where, given, reader)
-    if comparisons is None or reader.fragment_count() * _ROWS_MIN > rows:
+    comparisons = None if rows < COSTS.file_scan_rows_min else _comparisons(where, given, reader)
+    if comparisons is None or reader.fragment_count() * COSTS.file_scan_rows_min > rows:
         return None
     columns = tuple(dict.fromkeys(each.column for each in comparisons))
     files = None
@@ -59,7 +54,7 @@ def row_id_candidates(reader: TableReader, where: ir.Expr, given: Given) -> Cand
     try:
         for row_ids, batches in files:
             offsets = np.fromiter(_matching(batches, comparisons), np.intp)
-            if len(offsets) + sum(map(len, parts)) > _CANDIDATES_MAX:
+            if len(offsets) + sum(map(len, parts)) > COSTS.file_scan_candidates_max:
                 return None
             parts.append(row_ids.row_ids_at(offsets))
     except UnreadableFile:
@@ -114,5 +109,5 @@ def _matching(
         offsets = np.flatnonzero(mask)
         yield from (offsets + first).tolist()
         first, matches = first + batch.num_rows, matches + len(offsets)
-        if matches > _CANDIDATES_MAX:
+        if matches > COSTS.file_scan_candidates_max:
             return

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import scalar_of
 from omnigraph.catalog.model import Type
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.constants import CONSTANTS, Given
 from omnigraph.exec.values.evaluate import Evaluator
@@ -27,13 +28,6 @@ from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance.columns import ADDRESS, BLOB_BYTES, KEY, among_row_ids
 from omnigraph.storage.lance.reader import TableReader, present_rows
 from omnigraph.types import BLOB_EXTENSION, FLOATS, TableKey, ValueType
-
-KEYS_MAX = 10_000
-"""Keys that go into one filter. More of them are met by reading the key column once."""
-
-KEYS_FEW = 100
-ROWS_A_KEY = 50
-"""Rows that are read in the time one key of a filter takes."""
 
 _NOTHING = Given({}, 0)
 _ADDRESS_FIELD = pa.field(ADDRESS, pa.uint64())
@@ -97,7 +91,8 @@ def _bound(rows: pa.Table) -> Rows:
 
 def is_few(count: int, reader: TableReader) -> bool:
     """Whether a filter on that many keys costs less than reading the key column once."""
-    return count <= max(KEYS_FEW, min(KEYS_MAX, reader.pin.row_count // ROWS_A_KEY))
+    few = min(COSTS.filter_keys_max, reader.pin.row_count // COSTS.filter_rows_per_key)
+    return count <= max(COSTS.filter_keys_few, few)
 
 
 def rows_by_key(
@@ -125,12 +120,12 @@ def _rows_by_file(
     """The same by the row ids that a derived file has; None when there is none that tells."""
     only_ids = list(columns) == [KEY] and column == KEY
     finder = reader.finder
-    if finder is None or (not only_ids and len(keys) > KEYS_MAX):
+    if finder is None or (not only_ids and len(keys) > COSTS.filter_keys_max):
         return None
     ids = pc.unique(keys).drop_null()
     if column != KEY:
         edges = finder.edge_row_ids(reader.pin, column, ids)
-        if edges is None or len(edges) > KEYS_MAX:
+        if edges is None or len(edges) > COSTS.filter_keys_max:
             return None
         return present_rows(reader, pa.array(edges, pa.uint64()), columns)
     row_ids = finder.row_ids(reader.pin, ids)
@@ -157,7 +152,7 @@ def _named_row_ids(reader: TableReader, where: ir.Expr, given: Given) -> np.ndar
                     return present
             elif isinstance(subject, ir.EndpointId):
                 row_ids = finder.edge_row_ids(reader.pin, str(subject.end), ids)
-                if row_ids is not None and len(row_ids) <= KEYS_MAX:
+                if row_ids is not None and len(row_ids) <= COSTS.filter_keys_max:
                     return row_ids
     return None
 
@@ -173,7 +168,7 @@ def _named_ids(part: ir.Expr, given: Given) -> Iterator[tuple[ir.Expr, pa.Array]
         if isinstance(constant, CONSTANTS):
             named = given.of(constant)
             ids = named if isinstance(named, tuple | list) else [named]
-            if len(ids) <= KEYS_MAX and all(isinstance(each, str) for each in ids):
+            if len(ids) <= COSTS.filter_keys_max and all(isinstance(each, str) for each in ids):
                 yield subject, pa.array(ids, pa.string())
 
 
@@ -195,7 +190,7 @@ def rows_by_values(
 def _among(owner: Type, name: str, values: pa.ChunkedArray) -> str | None:
     """The filter for one column of a tuple, or None when reading the column is the better way."""
     distinct = pc.unique(values)
-    if len(distinct) > KEYS_MAX:
+    if len(distinct) > COSTS.filter_keys_max:
         return None
     prop = owner.property(name)
     if prop is None:  # an end of an edge

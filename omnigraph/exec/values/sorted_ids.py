@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Numbers = npt.NDArray[np.int64]
+from omnigraph.costs import COSTS
 
-_INSERTED_MAX = 1024
+Numbers = npt.NDArray[np.int64]
 
 
 def joined(ids: pa.Array, more: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
@@ -25,7 +25,7 @@ def joined(ids: pa.Array, more: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
 
 
 def _order(ids: pa.Array, more: pa.Array, both: pa.Array) -> Numbers:
-    if len(more) > _INSERTED_MAX:
+    if len(more) > COSTS.inserted_ids_max:
         return pc.sort_indices(both).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
     # A few are inserted by binary search, which costs less than to sort all again.
     rows = range(len(ids))

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph import number_arrays
+from omnigraph.costs import COSTS
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
@@ -39,15 +40,10 @@ from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED, composed
 from omnigraph.storage.records import TablePin, TopologyState
 
-TOUCHED_FEW = 1024
-"""A delta of so many rows is read, however small the base is."""
-
-_TOUCHED_SHARE = 10
 _BASES_BYTES_MAX = 128 << 20
 _BASE_BYTES = 512 << 10
 """What a base weighs beside the rows since, so that those of few rows are few hundred."""
 
-_ONE_BY_ONE = 64
 _ENDS = ("src", "dst")
 
 
@@ -255,7 +251,7 @@ class DerivedBases:
         touched = composed(base.touched, step)
         touched = touched.combine_chunks()
         touched = touched.filter(pc.or_(touched[BEFORE].is_valid(), touched[AFTER].is_valid()))
-        if touched.num_rows > max(TOUCHED_FEW, base.pin.row_count // _TOUCHED_SHARE):
+        if touched.num_rows > max(COSTS.delta_rows_few, base.pin.row_count // COSTS.delta_share):
             return None
         is_exact = base.is_exact and not touched.num_rows
         is_exact = is_exact and self.fingerprint(before) == self.fingerprint(pin)
@@ -304,7 +300,7 @@ class DerivedBases:
         if file is None:
             return None
         base = replace(base, row_count=int(file.facts.get("rows", 0)))
-        most = max(TOUCHED_FEW, base.row_count // _TOUCHED_SHARE)
+        most = max(COSTS.delta_rows_few, base.row_count // COSTS.delta_share)
         if abs(base.row_count - pin.row_count) > most:
             return None
         # A version that only got indexes has the same files: the one before it is not opened.
@@ -401,7 +397,7 @@ def _edges_of(base: EdgeBase, nodes: NodeFile, way: Way, ids: pa.Array) -> np.nd
 
 
 def _numbers(file: NodeFile, ids: pa.Array) -> np.ndarray:
-    if len(ids) > _ONE_BY_ONE:
+    if len(ids) > COSTS.delta_ids_one_by_one_max:
         return file.locate(ids)
     texts = (each.encode("utf-8", "surrogatepass") for each in ids.drop_null().to_pylist())
     return np.array([file.find(each) for each in texts], np.int64)

@@ -28,6 +28,7 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 from lance.fragment import DataFile, FragmentMetadata, LanceFragment, RowIdMeta, RowIdSequence
 
+from omnigraph.costs import COSTS
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID, addresses_in
@@ -35,11 +36,6 @@ from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.protobuf import varint
 from omnigraph.storage.lance.rowids import rows_by_id
 
-_LISTED_MAX = 50_000
-_FRAGMENTS_MAX = 512
-_READERS_MAX = 16
-_BATCH_ROWS = 65_536
-_ROWS_A_FILE = 64  # files are opened only for so many rows each, on average
 _NO_ROW = np.uint64(2**64 - 1)
 
 Numbers = npt.NDArray[np.uint64]
@@ -96,8 +92,8 @@ class DirectReader:
     change, in LRUs. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._row_ids: Lru[str, tuple[RowIds | None]] = Lru(_FRAGMENTS_MAX)
-        self._readers: Lru[tuple[str, ...], LanceFileReader] = Lru(_READERS_MAX)
+        self._row_ids: Lru[str, tuple[RowIds | None]] = Lru(COSTS.direct_read_fragments_max)
+        self._readers: Lru[tuple[str, ...], LanceFileReader] = Lru(COSTS.direct_read_files_max)
 
     def rows(
         self, handle: Handle, row_ids: pa.Array, columns: Sequence[str]
@@ -107,7 +103,7 @@ class DirectReader:
         if reads_files and "://" in handle.uri:
             return [], row_ids
         located, others = self._located(handle, row_ids)
-        if reads_files and len(located) > max(1, len(row_ids) // _ROWS_A_FILE):
+        if reads_files and len(located) > max(1, len(row_ids) // COSTS.direct_read_rows_per_file):
             return [], row_ids
         tables = []
         for fragment, ids, offsets in located:
@@ -157,7 +153,7 @@ class DirectReader:
             key, reader = self._reader(handle, ids, metadata, columns)
             if reader is None or row_ids is None:
                 raise UnreadableFile
-            yield row_ids, reader.read_all(batch_size=_BATCH_ROWS).to_batches()
+            yield row_ids, reader.read_all(batch_size=COSTS.direct_read_batch_rows).to_batches()
             self._readers.put(key, reader)
 
     def _located(
@@ -330,7 +326,7 @@ def _only(data: bytes, tag: int) -> bytes:
 
 def row_id_list(metadata: FragmentMetadata) -> RowIdList | None:
     """The row ids of a fragment in any order, unless they are too many to sort."""
-    if metadata.row_id_meta is None or metadata.physical_rows > _LISTED_MAX:
+    if metadata.row_id_meta is None or metadata.physical_rows > COSTS.direct_read_listed_rows_max:
         return None
     ids = np.asarray(RowIdSequence.from_inline_metadata(metadata.row_id_meta).to_pyarrow())
     order = np.argsort(ids)

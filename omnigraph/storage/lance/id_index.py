@@ -9,7 +9,7 @@ Reference: Lance's own search, by `merge_insert` in `TableStaging.stage_merge_in
 filter on ids in `exec.values.selection.rows_by_key`.
 Held equal by: `test_an_upsert_replaces_exactly_the_rows_of_its_ids`.
 Falls back: while reading the ids would cost more than the lookups made so far, for tables of more
-than `ROWS_MAX` rows, and for versions older than the indexed one.
+than `id_index_rows_max` rows, and for versions older than the indexed one.
 
 Invariant: no false negatives; a hit may be a row deleted since, and taking such a row out again
 does nothing. Ids are told apart by 128 bits of keyed hash. Only published versions are indexed: a
@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 from lance.fragment import LanceFragment
 
+from omnigraph.costs import COSTS
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import addresses_in
@@ -31,14 +32,6 @@ from omnigraph.storage.lance.datasets import Handle, files_of
 from omnigraph.storage.lance.id_hashing import Hashes, hashes_of
 from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.records import TablePin
-
-ROWS_MAX = 10_000_000  # kept in all, about 40 bytes each
-READ_A_LOOKUP = 20_000
-"""Rows that are read in the time of a lookup: reading a table must not cost more than the lookups
-that were made in it."""
-
-IDS_A_LOOKUP = 200
-"""Ids of an upsert that take as long as one lookup."""
 
 NO_ADDRESS = np.uint64(2**64 - 1)
 _FREE = -1
@@ -183,7 +176,7 @@ class IdIndex:
 
     def __init__(self, read_rows: ReadRows) -> None:
         self._read_rows = read_rows
-        self._tables: Lru[_Line, _TableIds] = Lru(ROWS_MAX, len)
+        self._tables: Lru[_Line, _TableIds] = Lru(COSTS.id_index_rows_max, len)
         self._lookups: dict[_Line, int] = {}
         self._turn = Lock()
 
@@ -201,7 +194,7 @@ class IdIndex:
     def find(self, pin: TablePin, handle: Handle, ids: pa.ChunkedArray) -> IdMatches | None:
         """The rows of the ids in this version; None when the index cannot tell."""
         with self._turn:
-            lookups = 1 + len(ids) // IDS_A_LOOKUP
+            lookups = 1 + len(ids) // COSTS.id_index_ids_per_lookup
             known = self._current(pin, handle, lookups=lookups, exact=True)
             return None if known is None else known.find(ids)
 
@@ -277,7 +270,10 @@ class IdIndex:
         line = _line(pin)
         rows = sum(fragment.metadata.physical_rows for fragment in fresh)
         self._lookups[line] = self._lookups.get(line, 0) + lookups
-        if rows > self._lookups[line] * READ_A_LOOKUP or rows > self._tables.weight_max:
+        if (
+            rows > self._lookups[line] * COSTS.id_index_rows_per_lookup
+            or rows > self._tables.weight_max
+        ):
             return False
         self._tables.pop(line)  # a read that ends half-way leaves nothing half known
         known.table.reserve(len(known.table) + rows)

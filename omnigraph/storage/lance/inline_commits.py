@@ -19,10 +19,10 @@ from lance import optimize
 from lance.dataset import LanceOperation, Transaction
 from lance.optimize import Compaction, CompactionOptions
 
+from omnigraph.costs import COSTS
 from omnigraph.storage.lance.datasets import OPERATION_PROPERTY, Datasets, Handle
 from omnigraph.storage.lance.index_segments import inherited
 from omnigraph.storage.lance.row_versions import (
-    ROWS_REWRITTEN,
     Joins,
     has_old_runs,
     has_recent_runs,
@@ -71,7 +71,7 @@ class InlineResidual:
             fixed = inherited(head)
             planned = [json.loads(task.json()) for task in plan.tasks]
             tasks = [each for each in planned if fixed.isdisjoint(_numbers(each))]
-            if target_rows > ROWS_REWRITTEN:
+            if target_rows > COSTS.joined_runs_rows_max:
                 tasks = [_of_old_rows(each, int(head.version)) for each in tasks]
             if tasks:
                 tasks = [*tasks, *_with_old_runs(head, tasks, fixed)]
@@ -158,7 +158,10 @@ def _with_old_runs(
     joining."""
     taken = set(fixed).union(*map(_numbers, tasks))
     for fragment in head.get_fragments():
-        if fragment.fragment_id not in taken and fragment.physical_rows <= ROWS_REWRITTEN:
+        if (
+            fragment.fragment_id not in taken
+            and fragment.physical_rows <= COSTS.joined_runs_rows_max
+        ):
             facts = fragment.metadata.to_json()
             if has_old_runs(facts, int(head.version)):
                 yield {**tasks[0], "task": {"fragments": [facts]}}

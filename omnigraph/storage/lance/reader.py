@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata
 
+from omnigraph.costs import COSTS
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.node_file import NO_ROW
 from omnigraph.storage.lance import index_segments
@@ -35,8 +36,6 @@ from omnigraph.storage.lance.recent_rows import RecentRows
 from omnigraph.storage.lance.row_cache import RowCache
 from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.records import TablePin
-
-_ROWS_WORTH_A_SEARCH = 20_000  # a filter looks at fewer in less time
 
 Arriving = Callable[[int], None]
 """Called with the bytes of each batch that is read and kept, or 0 if it may be dropped again."""
@@ -83,7 +82,7 @@ class TableReader:
 
     def ordered_row(self, entity: str) -> int | None:
         """The row id of an id in a large table, where ids ascend; None says nothing."""
-        if self.pin.row_count < _ROWS_WORTH_A_SEARCH:
+        if self.pin.row_count < COSTS.id_search_rows_min:
             return None
         with self._datasets.lance_call("ordered_row", self.pin.table_key):
             return self._ordered_ids.find(self._handle, entity)

@@ -3,12 +3,12 @@
 Lance writes them into every version of a dataset, so a table of many small commits would write all
 its history again with each. Compaction therefore joins the runs of old rows into one.
 
-    written within the last `EXACT_VERSIONS` versions      as Lance stamps it
+    written within the last `exact_versions` versions      as Lance stamps it
     before, and never again under its row id               created = updated = the newest of them
     before, and once more under its row id                 created = 0, updated = the newest of them
 
 Invariant: `updated` is never older than the version that wrote the row, and a row was written again
-under its row id exactly when `created` and `updated` differ. A span of at most `EXACT_VERSIONS`
+under its row id exactly when `created` and `updated` differ. A span of at most `exact_versions`
 versions sees exact stamps; in a longer one the row id tells whether a row is older than the span,
 because Lance gives row ids in the order of creation.
 """
@@ -20,18 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from lance.fragment import RowIdSequence
 
+from omnigraph.costs import COSTS
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.protobuf import Message, decoded, encoded
 from omnigraph.storage.lance.strict_commit import known_handle
 
-EXACT_VERSIONS = 128
-ROWS_REWRITTEN = 1_024
-"""Fragments of at most so many rows are rewritten to join their runs."""
-
-RUNS_FEW = 8
-"""So many runs of a fragment are left as they are."""
-
-_RUNS_MANY = 64
 _CREATED, _UPDATED = "created_at_version_meta", "last_updated_at_version_meta"
 _NEXT_ROW_ID = 14  # in the message of a version
 _RANGES = (1, 2, 3)  # kinds of lists of row ids: without gaps, with some, with a bitmap of them
@@ -46,7 +39,7 @@ Joins = Callable[[list[FragmentJson], list[FragmentJson]], None]
 
 def joining(head: Handle) -> Joins:
     """Joins the runs of a table's rows that are old at a version."""
-    horizon = max(0, int(head.version) - EXACT_VERSIONS)
+    horizon = max(0, int(head.version) - COSTS.exact_versions)
 
     def join(fragments: list[FragmentJson], _: list[FragmentJson]) -> None:
         for fragment in fragments:
@@ -61,7 +54,7 @@ def has_old_runs(fragment: FragmentJson, version: int) -> bool:
     """Whether a fragment is worth rewriting for the runs that became old since it was written: all
     of them did, or many."""
     old, recent = _ages(fragment, version)
-    return old > RUNS_FEW and (not recent or old > _RUNS_MANY)
+    return old > COSTS.runs_few and (not recent or old > COSTS.runs_many)
 
 
 def has_recent_runs(fragment: FragmentJson, version: int) -> bool:
@@ -75,7 +68,7 @@ def _ages(fragment: FragmentJson, version: int) -> tuple[int, int]:
     if runs is None:
         return 0, 0
     versions = np.unique(runs[1])
-    old = int(np.count_nonzero(versions <= max(0, version - EXACT_VERSIONS)))
+    old = int(np.count_nonzero(versions <= max(0, version - COSTS.exact_versions)))
     return old, len(versions) - old
 
 
@@ -91,7 +84,7 @@ def _joined(created: Versions, updated: Versions, horizon: int) -> tuple[Version
 
 def is_exact(low: Handle, high: Handle) -> bool:
     """Whether the stamps of the later version tell what was written since the earlier one."""
-    return int(high.version) - int(low.version) <= EXACT_VERSIONS
+    return int(high.version) - int(low.version) <= COSTS.exact_versions
 
 
 def next_row_id(handle: Handle) -> int:
@@ -107,7 +100,7 @@ def stamps_of(fragment: FragmentJson) -> tuple[Versions, Versions] | None:
     created, updated = (_runs(fragment.get(name)) for name in (_CREATED, _UPDATED))
     if created is None or updated is None:
         return None
-    if max(len(created[0]), len(updated[0])) <= RUNS_FEW:
+    if max(len(created[0]), len(updated[0])) <= COSTS.runs_few:
         return None
     rows = int(fragment["physical_rows"])
     if created[0].sum() != rows or updated[0].sum() != rows:

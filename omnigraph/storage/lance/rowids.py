@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, LanceFragment, RowIdSequence
 
 from omnigraph import number_arrays
+from omnigraph.costs import COSTS
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.lance.columns import (
     ADDRESS,
@@ -24,10 +25,6 @@ from omnigraph.storage.lance.columns import (
     offsets,
 )
 from omnigraph.storage.lance.datasets import Handle
-
-_ROW_IDS_MAX = 10_000  # in one filter
-_SCANNED_PER_ROW = 2
-_ROWS_WORTH_A_LOOK = 64
 
 
 def rows_by_id(
@@ -43,8 +40,8 @@ def rows_by_id(
     if len(row_ids) == 0:
         return handle.scanner(columns=names, **options).projected_schema.empty_table()
     parts = []
-    for start in range(0, len(row_ids), _ROW_IDS_MAX):
-        requested = row_ids.slice(start, _ROW_IDS_MAX)
+    for start in range(0, len(row_ids), COSTS.filter_row_ids_max):
+        requested = row_ids.slice(start, COSTS.filter_row_ids_max)
         rows = _read(handle, requested, columns=names, with_row_id=True, **options)
         present = rows[ROW_ID].combine_chunks()
         if not ordered and len(present) == len(requested):
@@ -75,9 +72,9 @@ def _read(handle: Handle, row_ids: pa.Array, **options: Any) -> pa.Table:
 def _written_lately(handle: Handle, row_ids: pa.Array) -> list[LanceFragment]:
     """Those of the newest fragments that hold hardly anything but these rows: reading them whole
     takes a fraction of what a filter with every row id takes."""
-    if len(row_ids) < _ROWS_WORTH_A_LOOK:
+    if len(row_ids) < COSTS.rows_by_fragment_min:
         return []
-    newest, room = {}, _SCANNED_PER_ROW * len(row_ids)
+    newest, room = {}, COSTS.rows_per_read_row_max * len(row_ids)
     for fragment in reversed(handle.get_fragments()):
         room -= fragment.physical_rows
         if room < 0:
@@ -89,7 +86,9 @@ def _written_lately(handle: Handle, row_ids: pa.Array) -> list[LanceFragment]:
     owners = pc.shift_right(rows[ADDRESS], pa.scalar(32, pa.uint64()))
     requested = owners.filter(pc.is_in(rows[ROW_ID], value_set=row_ids))
     sizes, hits = _counts(owners), _counts(requested)
-    return [newest[n] for n, count in hits.items() if count * _SCANNED_PER_ROW >= sizes[n]]
+    return [
+        newest[n] for n, count in hits.items() if count * COSTS.rows_per_read_row_max >= sizes[n]
+    ]
 
 
 def _counts(values: pa.ChunkedArray) -> dict[int, int]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import TypeVar
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
-from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.datasets import Datasets, files_of
 from omnigraph.storage.lance.refs import ForkId
 from omnigraph.storage.lance.strict_commit import known_fragments
@@ -84,7 +84,7 @@ class History:
         if known is not None and (known.identity, known.version) == (state.identity, state.version):
             return None  # all of them are in memory
         end = state.version + 1
-        last = range(max(0, end - row_versions.EXACT_VERSIONS), end)
+        last = range(max(0, end - COSTS.exact_versions), end)
         commits = self._queries.commits_of_versions(state, last)
         return _listed(commits, _age, None, limit) if len(commits) >= limit else None
 

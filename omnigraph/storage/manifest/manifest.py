@@ -22,7 +22,7 @@ from omnigraph.storage.lance.refs import ForkId, Ref
 from omnigraph.storage.lance.strict_commit import now_s
 from omnigraph.storage.lance.tag_refs import TagRefs
 from omnigraph.storage.manifest.state import LOCATION, State, read_state
-from omnigraph.storage.manifest.state_copies import COMMITS_MAX, StateCopies
+from omnigraph.storage.manifest.state_copies import StateCopies
 from omnigraph.storage.names import MAIN, POINT_MARKS, owner_of
 from omnigraph.storage.records import Commit, Snapshot
 
@@ -223,9 +223,9 @@ class Manifest:
         self._looked[state.branch] = now_s()
         self._remember(state)
 
-    def leave_checkpoint(self, *, commits: int = COMMITS_MAX) -> None:
+    def leave_checkpoint(self, *, commits: int | None = None) -> None:
         """Leave the state of main for machines that never read the graph, if the one that is there
-        lacks so many commits."""
+        lacks so many commits, or as many as a threshold."""
         if self._copies is not None:
             self._copies.leave(self._states.get(MAIN), commits=commits)
 

@@ -10,7 +10,7 @@ would list the gaps. Folding therefore gives the rows that it rewrites the ids f
 without a gap. Nothing but Lance knows a row of `__manifest` by its id.
 
 Invariant: row ids are unique. A stamp that is not 0 is right; where it is
-0 the name is. A row that was published within the last `EXACT_VERSIONS` versions has its stamp.
+0 the name is. A row that was published within the last `exact_versions` versions has its stamp.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.storage.lance import row_versions
+from omnigraph.costs import COSTS
 from omnigraph.storage.lance.columns import CREATED, ROW_ID
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.row_versions import (
@@ -69,7 +69,7 @@ def among(head: Handle, versions: list[int]) -> str:
 
 
 def _are_stamped(head: Handle, version: int) -> bool:
-    return version > int(head.version) - row_versions.EXACT_VERSIONS
+    return version > int(head.version) - COSTS.exact_versions
 
 
 def chosen(rows: pa.Table, keep: Callable[[pa.ChunkedArray], pa.Array]) -> pa.Table:
@@ -81,7 +81,7 @@ def chosen(rows: pa.Table, keep: Callable[[pa.ChunkedArray], pa.Array]) -> pa.Ta
 
 def joining(head: Handle) -> Joins:
     """Takes the stamps of old rows away that their metadata makes superfluous."""
-    horizon = max(0, int(head.version) - row_versions.EXACT_VERSIONS)
+    horizon = max(0, int(head.version) - COSTS.exact_versions)
 
     def join(fragments: list[FragmentJson], originals: list[FragmentJson]) -> None:
         stamps = [stamps_of(fragment) for fragment in fragments]

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import LanceFragment
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import PreconditionFailed, SchemaChanged, StorageFailed, VersionMismatch
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import stamp
-from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.columns import ADDRESS, CREATED
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.refs import ForkId
@@ -207,9 +207,9 @@ def _state_rows(handle: Handle, fragments: list[LanceFragment]) -> pa.Table:
     the last publishes first, and then those of tables that they leave out. The versions of a table
     count up, on its branches too, so what was published later is higher."""
     version = int(handle.version)
-    if version <= row_versions.EXACT_VERSIONS:
+    if version <= COSTS.exact_versions:
         return _rows(handle, fragments)
-    recent = f"{CREATED} > {version - row_versions.EXACT_VERSIONS}"
+    recent = f"{CREATED} > {version - COSTS.exact_versions}"
     rows = _rows(handle, fragments, f"(object_type <> '{TABLE_VERSION}' OR {recent})")
     recent_ones = rows.filter(pc.equal(rows["object_type"], TABLE_VERSION))
     left_out = {folder for _, folder in _declared(rows)} - set(recent_ones["location"].to_pylist())

@@ -17,6 +17,7 @@ from contextlib import suppress
 import orjson
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.derived_folder import FOLDER
@@ -42,9 +43,6 @@ _STATES = "states"
 _FORMAT = 1
 _DIGEST = 16
 _FACTS, _SCHEMA = b"omnigraph:checkpoint", b"omnigraph:schema"
-
-COMMITS_MAX = 4
-"""Commits that a checkpoint may lack: each is up to three calls to whoever opens the graph."""
 
 _BYTES_MAX = 1 << 20
 """A larger state is left to its manifest."""
@@ -110,11 +108,13 @@ class StateCopies:
 
     # Leaving a checkpoint
 
-    def leave(self, state: State | None, *, commits: int = COMMITS_MAX) -> None:
-        """Put the checkpoint of main's state, unless the one that is there lacks few commits."""
+    def leave(self, state: State | None, *, commits: int | None = None) -> None:
+        """Put the checkpoint of main's state, unless the one that is there lacks fewer commits than
+        `commits`, or than a threshold."""
         if self._local.is_off or self._read_only or state is None or state.branch != MAIN:
             return
-        if len(state.seen - self._covered) < commits:
+        least = COSTS.state_copy_commits_min if commits is None else commits
+        if len(state.seen - self._covered) < least:
             return
         with suppress(OmnigraphError):
             body = _bytes(self._described(state))

@@ -6,6 +6,7 @@ before appending is enough.
 
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets, create_or_replace
 from omnigraph.storage.lance.reader import TableReader
@@ -23,7 +24,6 @@ from omnigraph.storage.retry import AUDIT, retried
 from omnigraph.types import TableKey
 
 LOCATION = "_graph_commit_recoveries.lance"
-FRAGMENTS_MAX = 32
 
 
 class Audit:
@@ -60,7 +60,7 @@ class Audit:
         """One more row. Rows of other operations may come first: an append over them is fine. Now
         and then all rows are written as one fragment, which holds only if none came first."""
         reader = self._tables.reader(pin)
-        if reader.fragment_count() < FRAGMENTS_MAX:
+        if reader.fragment_count() < COSTS.audit_fragments_min:
             return self._tables.stage_append(pin, row)
         rows = pa.concat_tables([reader.rows(), row])
         fragments = self._tables.write_fragments(pin, rows, replacing=True)

@@ -10,6 +10,7 @@ write: what it could not fold waits for the next commit.
 
 import logging
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
@@ -27,26 +28,28 @@ from omnigraph.storage.names import owner_of
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.stats import Stats
 
-FRAGMENTS_MAX = 16
-CLASS_MAX = 8
-SIZE_CLASSES = (256, 4_096, 65_536, 1_048_576)
-"""Rows. A fold takes a class that holds many fragments, and all below it, so what it writes is more
-than its largest fragment: a row is rewritten a few times a class, and one-row writes beside a large
-fragment leave that alone."""
+_CLASSES = 4
 
 
 def class_to_fold(handle: Handle, *, incoming: int = 0) -> int | None:
-    """The smallest size class with too many fragments, or None while there are few in all."""
+    """Return the rows of the smallest size class with too many fragments, or None while there are
+    few in all.
+
+    A fold takes a class that holds many fragments, and all below it, so what it writes is more than
+    its largest fragment: a row is rewritten a few times a class, and one-row writes beside a large
+    fragment leave that alone.
+    """
     fragments = known_fragments(handle)
-    if len(fragments) + incoming < FRAGMENTS_MAX:
+    if len(fragments) + incoming < COSTS.fold_fragments_min:
         return None
     fixed = inherited(handle)
     sizes = [f.physical_rows for f in fragments if f.fragment_id not in fixed] + [1] * incoming
-    least = 0
-    for rows in SIZE_CLASSES:
-        if sum(least <= size < rows for size in sizes) >= min(CLASS_MAX, FRAGMENTS_MAX):
+    many = min(COSTS.fold_class_fragments_min, COSTS.fold_fragments_min)
+    least, rows = 0, COSTS.fold_class_rows
+    for _ in range(_CLASSES):
+        if sum(least <= size < rows for size in sizes) >= many:
             return rows
-        least = rows
+        least, rows = rows, rows * COSTS.fold_class_growth
     return None
 
 

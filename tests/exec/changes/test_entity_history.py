@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
-from omnigraph.storage.lance import row_versions
 from omnigraph.storage.manifest import manifest
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import auto_compaction
 from tests.exec.branching import copy_of, edit, knows, make_template, person
 
 Seen = list[tuple[str, str, Any, Any]]
@@ -170,9 +169,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compare(template: Path, folder: Path, steps: list[tuple[str, str, int]], exact: int) -> None:
     with pytest.MonkeyPatch.context() as patched, copy_of(template, folder) as graph:
-        patched.setattr(row_versions, "EXACT_VERSIONS", exact)
-        patched.setattr(row_versions, "RUNS_FEW", 0)
-        patched.setattr(auto_compaction, "FRAGMENTS_MAX", 4)
+        patched.setattr(COSTS, "exact_versions", exact)
+        patched.setattr(COSTS, "runs_few", 0)
+        patched.setattr(COSTS, "fold_fragments_min", 4)
         for number, step in enumerate(steps):
             do(graph, step, number)
         for name in NAMES:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.storage.lance.reader import TableReader
 
 SCHEMA = """
@@ -69,7 +70,7 @@ def _scanned(*_: object) -> int:
 def test_an_edge_is_found_by_its_id_whatever_the_order_of_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_sorted: bool
 ) -> None:
-    monkeypatch.setattr("omnigraph.storage.lance.reader._ROWS_WORTH_A_SEARCH", 0)
+    monkeypatch.setattr(COSTS, "id_search_rows_min", 0)
     ids = [f"e{n:03}" for n in range(60)]
     if not is_sorted:
         random.Random(1).shuffle(ids)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.exec.load import finish, inputs, pieces, sources
 from omnigraph.exec.load import local as loading
 from omnigraph.exec.progress import Progress
@@ -175,8 +176,8 @@ def test_the_last_one_counts_in_every_kind_of_input(family: Graph) -> None:
 def test_a_big_merge_keeps_the_last_of_each_key(
     family: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finish, "KEYS_MAX", 10)
-    monkeypatch.setattr(loading, "BUCKET_BYTES", 2_000)
+    monkeypatch.setattr(COSTS, "upsert_rows_max", 10)
+    monkeypatch.setattr(COSTS, "key_bucket_bytes", 2_000)
     people = [person(f"p{n % 300}", age=n // 300, email=f"{n}@x") for n in range(900)]
     family.load(lines(*people), "merge")
     kept = by_name(family, "node:Person")
@@ -535,7 +536,7 @@ def test_LD5_buckets_follow_the_rows_whatever_the_input(
     assert (error.counts, error.violations[0].line) == ((("unique", 1),), 4)
     graph.load(iter([person("a")]), "append")
     assert asked[0] > 8 > asked[1] == 1, "a stream may go on for long, unless it is over already"
-    monkeypatch.setattr(loading, "BUCKET_BYTES", 1_000)
+    monkeypatch.setattr(COSTS, "key_bucket_bytes", 1_000)
     names = [f"p{n}" for n in range(300)]
     (tmp_path / "in.jsonl").write_bytes(lines(*map(person, names)))
     graph.load(tmp_path / "in.jsonl", "append")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.exec.load import finish
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.request import LoadIndexes
 from omnigraph.exec.search import search
 from omnigraph.graph import Graph
@@ -246,7 +246,7 @@ def test_no_answer_depends_on_when_indexes_are_built(
 ) -> None:
     folder = tmp_path_factory.mktemp("both")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finish, "KEYS_MAX", 0)  # merged rows keep their row ids
+        patch.setattr(COSTS, "upsert_rows_max", 0)  # merged rows keep their row ids
         with og.init(folder / "now", SCHEMA) as now, og.init(folder / "later", SCHEMA) as later:
             for number, (step, first, count, word) in enumerate([("merge", 0, 40, "tea"), *steps]):
                 for graph, timing in ((now, "now"), (later, "later")):

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.exec.load import finish, patch, upsert
-from omnigraph.exec.load import local as loading
+from omnigraph.costs import COSTS
+from omnigraph.exec.load import finish, patch
 from omnigraph.graph import Graph
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
 
@@ -80,9 +80,9 @@ def test_a_patch_leaves_what_a_model_of_dicts_says(
 ) -> None:
     if size == "many":
         monkeypatch.setattr(patch, "is_few", lambda count, reader: False)
-        monkeypatch.setattr(finish, "KEYS_MAX", 0)
-        monkeypatch.setattr(loading, "BUCKET_BYTES", 100)
-        monkeypatch.setattr(upsert, "FRAGMENTS_ROWS", 3)
+        monkeypatch.setattr(COSTS, "upsert_rows_max", 0)
+        monkeypatch.setattr(COSTS, "key_bucket_bytes", 100)
+        monkeypatch.setattr(COSTS, "upsert_job_rows", 3)
     with tempfile.TemporaryDirectory() as folder, og.init(Path(folder) / "g", SCHEMA) as graph:
         model: dict[str, Record] = {}
         for batch in batches:

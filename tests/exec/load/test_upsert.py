@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.exec.load import exchange, finish, upsert
-from omnigraph.exec.load import local as loading
+from omnigraph.costs import COSTS
+from omnigraph.exec.load import exchange, finish
 from omnigraph.exec.threads import in_order
 from omnigraph.graph import Graph
 from omnigraph.storage.lance.reader import TableReader
@@ -24,9 +24,9 @@ NAMES = [f"p{n}" for n in range(40)]
 
 @pytest.fixture(autouse=True)
 def every_merge_is_big(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finish, "KEYS_MAX", 0)
-    monkeypatch.setattr(loading, "BUCKET_BYTES", 250)
-    monkeypatch.setattr(upsert, "FRAGMENTS_ROWS", 10)
+    monkeypatch.setattr(COSTS, "upsert_rows_max", 0)
+    monkeypatch.setattr(COSTS, "key_bucket_bytes", 250)
+    monkeypatch.setattr(COSTS, "upsert_job_rows", 10)
 
 
 def filled(folder: Path) -> Graph:
@@ -72,7 +72,7 @@ def test_LD4_a_big_merge_leaves_what_a_small_one_does(chosen: list[str], edges: 
         graph.branches.create("small")
         big = graph.load(source, "merge", engine="local")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(finish, "KEYS_MAX", 10_000)
+            patch.setattr(COSTS, "upsert_rows_max", 10_000)
             graph.load(source, "merge", engine="local", branch="small")
         assert contents(graph) == contents(graph, "small")
         after = row_ids(graph)

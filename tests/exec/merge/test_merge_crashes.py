@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import auto_compaction
 from tests.exec.branching import branched_copy_of, copy_of, edit, knows, person, state
 from tests.exec.child import run_merge
 from tests.forked import KILLED
@@ -117,7 +117,7 @@ def test_r2_a_crash_of_a_merge(
     case: Case,
     how: str,
 ) -> None:
-    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", fragments)
+    monkeypatch.setattr(COSTS, "fold_fragments_min", fragments)
     graph = branched_copy_of(begun, tmp_path / "g")
     before, source = state(graph, into), graph.snapshot("b").commit_id
     crash(graph, into, fragments, case, how)

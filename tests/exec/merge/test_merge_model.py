@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import auto_compaction
 from tests.exec.branching import Row, State, copy_of, edit, knows, person, state
 
 Key = tuple[str, str]
@@ -158,7 +158,7 @@ def test_a_merge_is_the_merge_of_the_dictionaries(
     template: Path, first: list[Edit], rounds: list[list[Edit]]
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(auto_compaction, "FRAGMENTS_MAX", 5)
+        patched.setattr(COSTS, "fold_fragments_min", 5)
         graph = copy_of(template, Path(folder) / "g")
         model: dict[str, State] = {MAIN: {}}
         for step in first:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.storage import failpoints
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import auto_compaction
 from tests.exec.branching import State, branched_copy_of, copy_of, edit, knows, person, state
 from tests.forked import KILLED, run
 from tests.thinned import thinned
@@ -105,7 +105,7 @@ def undo(graph: og.Graph, verb: str, onto: str) -> og.UndoOutcome:
 
 def child(uri: str, verb: str, onto: str, place: str, nth: int, fragments_max: int) -> None:
     """Undo once, killed at a failpoint."""
-    auto_compaction.FRAGMENTS_MAX = fragments_max
+    COSTS.fold_fragments_min = fragments_max
     graph = og.open(uri)
     failpoints.arm(place, "kill", nth)
     undo(graph, verb, onto)
@@ -123,7 +123,7 @@ def test_r2_c4_kill_9_of_a_revert_or_restore(
     fragments: int,
     case: Case,
 ) -> None:
-    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", fragments)
+    monkeypatch.setattr(COSTS, "fold_fragments_min", fragments)
     folder, good = begun
     graph = branched_copy_of(folder, tmp_path / "g")
     if onto != MAIN:

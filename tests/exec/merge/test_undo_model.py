@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import auto_compaction
 from tests.exec.branching import State, copy_of, state
 from tests.exec.merge.test_merge_model import EDITS, Edit, applied, commit, effect, three_way
 
@@ -97,7 +97,7 @@ def test_reverts_and_restores_do_what_dictionaries_do(
     template: Path, first: list[Edit], steps: list[Edit | Undone]
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(auto_compaction, "FRAGMENTS_MAX", 5)
+        patched.setattr(COSTS, "fold_fragments_min", 5)
         world = World(copy_of(template, Path(folder) / "g"), {MAIN: {}}, {}, {MAIN: []})
         world.note(MAIN, {})
         for step in first:

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.values.constants import Given
-from omnigraph.exec.values.selection import KEYS_MAX, rows_by_key, rows_by_values
+from omnigraph.exec.values.selection import rows_by_key, rows_by_values
 from omnigraph.graph import Graph
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.compile import compile_query
@@ -135,12 +136,12 @@ def test_s5_conditions_that_overlap_remove_each_row_once(people: Graph) -> None:
     assert rows(people, COMPANY) == {}
 
 
-@pytest.mark.parametrize("keys_max", [KEYS_MAX, 1])
+@pytest.mark.parametrize("keys_max", [COSTS.filter_keys_max, 1])
 def test_keys_are_met_by_a_filter_or_by_reading_the_column(
     town: Graph, monkeypatch: pytest.MonkeyPatch, keys_max: int
 ) -> None:
-    monkeypatch.setattr("omnigraph.exec.values.selection.KEYS_MAX", keys_max)
-    monkeypatch.setattr("omnigraph.exec.values.selection.KEYS_FEW", keys_max)
+    monkeypatch.setattr(COSTS, "filter_keys_max", keys_max)
+    monkeypatch.setattr(COSTS, "filter_keys_few", keys_max)
     store = town._store
     people = store.reader(town.snapshot(), PERSON)
     knows = store.reader(town.snapshot(), KNOWS)

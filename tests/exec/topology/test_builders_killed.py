@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.exec.topology import build
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
@@ -30,7 +31,7 @@ KINDS = (EDGE_DELTAS, "column")
 def _every_table_is_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(build, "TOUCHED_FEW", 5)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", 5)
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def removed(path: Path, kind: str) -> None:
 
 def build_in_child(path: str, place: str) -> None:
     child_of_large_tables()
-    build.TOUCHED_FEW = 5
+    COSTS.commit_file_rows_max = 5
     failpoints.arm(place, "kill")
     with omnigraph.open(path) as graph:
         built(graph)
@@ -88,7 +89,7 @@ def test_TP3_a_builder_of_a_delta_or_column_killed_at_any_step_leaves_it_whole_o
 
 def build_again_and_again(path: str) -> None:
     child_of_large_tables()
-    build.TOUCHED_FEW = 5
+    COSTS.commit_file_rows_max = 5
     with omnigraph.open(path) as graph:
         while True:
             for kind in KINDS:

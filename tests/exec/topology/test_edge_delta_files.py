@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.exec.memory.filed_tables import FiledEdges
 from omnigraph.graph import Graph
 from omnigraph.storage.derived.edge_delta_file import EDGE_DELTAS, EdgeDeltaFile
@@ -38,7 +39,7 @@ ARRAYS = ("removed", "removed_source", "removed_target", "row_ids", "source", "t
 def _every_table_is_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 5)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", 5)
 
 
 def kinds(path: Path) -> list[str]:
@@ -254,8 +255,8 @@ def test_TP1_after_any_writes_delta_files_read_what_was_written(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
-        patch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", -1)
-        patch.setattr("omnigraph.exec.topology.build._FOLDED_SHARE", 0)
+        patch.setattr(COSTS, "commit_file_rows_max", -1)
+        patch.setattr(COSTS, "edge_delta_fold_share", 0)
         model = Model(written)
         model.begin_anew()
         check(model)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from tests.exec.topology.test_topology_builders import forget
 
@@ -95,7 +96,7 @@ def test_a_hot_column_that_was_added_or_widened_gets_a_file_of_its_own_version(
 def test_a_node_file_that_follows_another_has_its_hot_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 3)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", 3)
     path = tmp_path / "g"
     with loaded(path) as graph:
         graph.mutate('query q() { update Person set { city: "x" } where name = "p023" }')

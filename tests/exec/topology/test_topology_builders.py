@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.exec.topology.build import build_topology
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
@@ -172,7 +173,7 @@ def test_TP2_rows_since_a_file_are_one_array_however_many_commits_wrote_them(
 def test_TP1_a_delta_past_a_tenth_is_folded_and_keeps_the_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 5)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", 5)
     with loaded(tmp_path / "g") as graph:
         first = graph._store.derived.nodes(graph._store.snapshot().tables[PERSON])
         assert first is not None
@@ -191,8 +192,8 @@ def test_TP1_a_delta_past_a_tenth_is_folded_and_keeps_the_numbers(
 def test_TP1_nodes_written_again_keep_their_numbers_and_no_edge_file_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.storage.lance.derived_bases.TOUCHED_FEW", 5)
-    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 5)
+    monkeypatch.setattr(COSTS, "delta_rows_few", 5)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", 5)
     with loaded(tmp_path / "g") as graph:
         store = graph._store
 
@@ -448,7 +449,7 @@ def test_TP6_cleanup_removes_the_files_of_versions_nobody_can_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omnigraph.storage.manifest.manifest.RECLAIM_AGE_S", 0)
-    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 0)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", 0)
     path = tmp_path / "g"
     with filed(path) as graph:
         for number in range(3):

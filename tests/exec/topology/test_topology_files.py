@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.errors import TypeCheckError
 from omnigraph.exec.memory.filed_lists import either_way, filed_adjacency
 from omnigraph.exec.memory.filed_tables import FiledEdges, FiledNodes
@@ -145,9 +146,9 @@ def test_TP_reading_with_files_gives_the_rows_of_the_naive_evaluator(
     overwrite(graph, data)
     with pytest.MonkeyPatch.context() as patch:
         if state in ("folded", "delta", "damaged delta"):
-            patch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", -1)
+            patch.setattr(COSTS, "commit_file_rows_max", -1)
         if "delta" in state:
-            patch.setattr("omnigraph.exec.topology.build._FOLDED_SHARE", 0)  # none is folded
+            patch.setattr(COSTS, "edge_delta_fold_share", 0)  # none is folded
         if state not in ("absent", "stale"):
             built(graph)
             assert files_of(graph)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.storage.derived.mapped_file import BLOCK
 from omnigraph.storage.derived.remote_copies import evict
@@ -151,7 +152,7 @@ def test_a_damaged_copy_of_the_manifest_or_schema_is_read_from_the_store(
 def test_TP4_the_oldest_files_beside_a_graph_are_removed_as_on_a_disk(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", 0)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", 0)
     where = server.place()
     with omnigraph.init(where.uri, SCHEMA, storage_options=where.options) as graph:
         for number in range(6):

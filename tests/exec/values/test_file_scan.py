@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.exec.load import finish
+from omnigraph.costs import COSTS
 from omnigraph.exec.mutate import staging
-from omnigraph.exec.values import file_scan, selection
+from omnigraph.exec.values import selection
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.file_scan import row_id_candidates
 from omnigraph.graph import Graph
@@ -32,7 +32,7 @@ COUNT = 200
 
 @pytest.fixture(autouse=True)
 def every_table_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_scan, "_ROWS_MIN", 1)
+    monkeypatch.setattr(COSTS, "file_scan_rows_min", 1)
 
 
 class BothWays:
@@ -124,7 +124,7 @@ def condition(chance: random.Random, names: Sequence[str]) -> str:
 def test_conditions_over_files_select_what_lance_selects(
     tmp_path: Path, both_ways: BothWays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finish, "KEYS_MAX", 5)  # rows that a merge replaces keep their row ids
+    monkeypatch.setattr(COSTS, "upsert_rows_max", 5)  # replaced rows keep their row ids
     chance = random.Random(11)
     graph = peopled(tmp_path / "g", chance)
     people = ["i", "u", "f", "s", "d", "b"]
@@ -162,10 +162,10 @@ def test_many_candidates_and_unreadable_files_are_left_to_lance(
 ) -> None:
     graph = peopled(tmp_path / "g", random.Random(3))
     text = "query q() { update P set { b: true } where x = 1 }"
-    monkeypatch.setattr(file_scan, "_CANDIDATES_MAX", 3)
+    monkeypatch.setattr(COSTS, "file_scan_candidates_max", 3)
     graph.mutate(text)
     monkeypatch.undo()
-    monkeypatch.setattr(file_scan, "_ROWS_MIN", 1)
+    monkeypatch.setattr(COSTS, "file_scan_rows_min", 1)
     monkeypatch.setattr(staging, "select_committed", both_ways)
 
     def gone(*_: Any) -> Any:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.exec.mutate import staging
 from omnigraph.exec.values import selection
 from omnigraph.exec.values.constants import Given
@@ -111,6 +112,6 @@ def test_other_conditions_on_ends_are_left_to_lance(
     for where in ('from != "p1" and w = 4', 'from = "p1" or w = 3', 'not (to = "p2") and w = 2'):
         graph.mutate(f"query q() {{ delete Knows where {where} }}")
     assert not any("_rowid" in each for each in both.filters)
-    monkeypatch.setattr(selection, "KEYS_MAX", 1)
+    monkeypatch.setattr(COSTS, "filter_keys_max", 1)
     graph.mutate('query q() { update Knows set { w: 1 } where from = "p5" }')
     assert "_rowid" not in both.filters[-1]  # too many edges to be named

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, NotFound, RecoveryRequired, StorageFailed
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance import direct_read, id_index, row_versions, spans
+from omnigraph.storage.lance import spans
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol import auto_compaction
@@ -153,13 +154,13 @@ def patch(store: Store, write: Write, step: Act) -> None:
 def test_every_difference_is_listed(acts: list[Act], exact: int, is_indexed: bool) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         if not is_indexed:  # then Lance replaces rows, under the row ids they have
-            patched.setattr(id_index, "READ_A_LOOKUP", 0)
-        patched.setattr(row_versions, "EXACT_VERSIONS", exact)  # so that folds join their runs
-        patched.setattr(row_versions, "RUNS_FEW", 0)
+            patched.setattr(COSTS, "id_index_rows_per_lookup", 0)
+        patched.setattr(COSTS, "exact_versions", exact)  # so that folds join their runs
+        patched.setattr(COSTS, "runs_few", 0)
         patched.setattr(
             auto_compaction, "FRAGMENTS_MAX", 4
         )  # so that versions are folded on the way
-        patched.setattr(direct_read, "_ROWS_A_FILE", 1)  # so that few rows are read in place too
+        patched.setattr(COSTS, "direct_read_rows_per_file", 1)  # few rows are read in place too
         store = Where(f"{folder}/g").create()
         put(store, {PERSON: {"k0": 0, "k1": 1, "k2": 2}})
         store.branches.create("b")
@@ -215,7 +216,7 @@ def test_addresses_are_not_carried_over_a_fold(
         put(store, {PERSON: {name: 1}})
     store.branches.create("b")
     put(store, {PERSON: {"k0": 2, "k1": 2}}, branch="b")
-    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", 2)
+    monkeypatch.setattr(COSTS, "fold_fragments_min", 2)
     for number in range(4):
         put(store, {PERSON: {f"n{number}": number}})
     assert store.tables.reader(pin_of(store, MAIN)).fragment_count() < 4

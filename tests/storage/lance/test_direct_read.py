@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.fragment import FragmentMetadata, RowIdSequence
 
+from omnigraph.costs import COSTS
 from omnigraph.storage.lance import direct_read
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.lance.direct_read import DirectReader
@@ -30,7 +31,7 @@ WHOLE = ["id", "n", "_rowid", "_rowaddr"]
 def _every_file() -> Iterator[None]:
     """Open every file, however few its rows."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(direct_read, "_ROWS_A_FILE", 1)
+        patched.setattr(COSTS, "direct_read_rows_per_file", 1)
         yield
 
 
@@ -65,7 +66,7 @@ def test_rows_of_a_load_are_read_in_place(local: Where) -> None:
 def test_few_rows_in_many_files_are_left_to_lance(
     local: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct_read, "_ROWS_A_FILE", 10)
+    monkeypatch.setattr(COSTS, "direct_read_rows_per_file", 10)
     store = local.create()
     for number in range(3):
         put(store, {PERSON: {f"k{number}-{i}": i for i in range(20)}})
@@ -173,7 +174,7 @@ def test_what_lies_below_a_fragment_that_is_long_to_look_through_is_left_to_lanc
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may list any row, so nothing older is certain."""
-    monkeypatch.setattr(direct_read, "_LISTED_MAX", 5)
+    monkeypatch.setattr(COSTS, "direct_read_listed_rows_max", 5)
     store = Where(str(tmp_path / "g")).create()
     put(store, {PERSON: {f"k{i}": i for i in range(50)}})
     write = store.begin(kind=WriterKind.LOAD)

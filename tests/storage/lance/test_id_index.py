@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import RecoveryRequired
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import id_index
 from omnigraph.storage.lance.id_hashing import Hashes, hashes_of
 from omnigraph.storage.lance.id_index import HashTable
-from omnigraph.storage.protocol import auto_compaction
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, PERSON, Where, append, content, put, remove
@@ -68,7 +68,7 @@ def test_entries_are_found_under_their_hashes_and_keep_their_numbers(
 def test_what_this_process_wrote_is_known_without_a_look(store: Store) -> None:
     append(store, PERSON, "a")
     assert not lacks(store, "a")
-    for number in range(2 * auto_compaction.FRAGMENTS_MAX):
+    for number in range(2 * COSTS.fold_fragments_min):
         append(store, PERSON, f"r{number}")
         assert calls(store, "new") == 0
     assert lacks(store, "new")
@@ -116,7 +116,7 @@ def test_a_large_table_is_asked_until_reading_it_pays(
 ) -> None:
     for number in range(10):
         append(store, PERSON, f"r{number}")
-    monkeypatch.setattr(id_index, "READ_A_LOOKUP", 4)
+    monkeypatch.setattr(COSTS, "id_index_rows_per_lookup", 4)
     assert [lacks(store, "new") for _ in range(4)] == [False, False, True, True]
 
 
@@ -151,7 +151,7 @@ def test_an_upsert_replaces_exactly_the_rows_of_its_ids(
     """Two processes write, rows go and come back, small fragments are folded, writes are undone."""
     local = Where(str(tmp_path_factory.mktemp("index") / "graph.omni"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(auto_compaction, "FRAGMENTS_MAX", 3)
+        patched.setattr(COSTS, "fold_fragments_min", 3)
         store = local.create()
         other = local.open()
         model: dict[str, int] = {}
@@ -190,7 +190,7 @@ def test_an_upsert_into_what_is_not_known_is_left_to_lance(
     store: Store, local: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, {PERSON: {"a": 1, "b": 1}})
-    monkeypatch.setattr(id_index, "READ_A_LOOKUP", 0)
+    monkeypatch.setattr(COSTS, "id_index_rows_per_lookup", 0)
     other = local.open()
     put(other, {PERSON: {"b": 2, "c": 2}})
     assert other.stats.view().calls["lance.stage_merge_insert"] == 1

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.storage import failpoints
-from omnigraph.storage.protocol import auto_compaction
 from omnigraph.types import TableKey
 
 PERSON = TableKey("node:Person")
@@ -56,7 +56,7 @@ def test_no_id_in_the_table_is_said_to_be_missing(
     """Two processes write, rows go and come back, fragments are folded, writes are undone."""
     uri = tmp_path_factory.mktemp("ids") / "g"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(auto_compaction, "FRAGMENTS_MAX", 3)
+        patched.setattr(COSTS, "fold_fragments_min", 3)
         with og.init(uri, "node Person { name: String @key }") as mine, og.open(uri) as theirs:
             for verb, other, names in steps:
                 step(theirs if other else mine, verb, names)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.costs import COSTS
 from omnigraph.storage.lance import row_versions
 from omnigraph.storage.lance.row_versions import FragmentJson, next_row_id, set_stamps, stamps_of
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import auto_compaction
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.world import PERSON, append, content, put, remove, replace_all, rows
@@ -48,7 +48,7 @@ def test_joined_stamps_are_never_too_old_and_tell_rows_written_again(
     assert joined is not None
     assert created is not None
     updated_at, created_at = np.repeat(joined[1], joined[0]), np.repeat(created[1], created[0])
-    horizon = version - row_versions.EXACT_VERSIONS
+    horizon = version - COSTS.exact_versions
     for (was_created, was_updated), now_created, now_updated in zip(
         stamps, created_at.tolist(), updated_at.tolist(), strict=True
     ):
@@ -77,16 +77,17 @@ def runs(store: Store) -> tuple[int, int]:
 def test_runs_of_row_versions_do_not_grow_with_the_commits(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_versions, "EXACT_VERSIONS", 16)
-    monkeypatch.setattr(row_versions, "RUNS_FEW", 2)
-    monkeypatch.setattr(row_versions, "ROWS_REWRITTEN", 48)
-    monkeypatch.setattr(auto_compaction, "SIZE_CLASSES", (24, 48, 192, 1_000))
+    monkeypatch.setattr(COSTS, "exact_versions", 16)
+    monkeypatch.setattr(COSTS, "runs_few", 2)
+    monkeypatch.setattr(COSTS, "joined_runs_rows_max", 48)
+    monkeypatch.setattr(COSTS, "fold_class_rows", 24)
+    monkeypatch.setattr(COSTS, "fold_class_growth", 3)
     sizes = {}
     commits = []
     for number in range(1, 241):
         commits.append(append(store, PERSON, f"r{number}"))
         sizes[number] = runs(store)
-    assert max(max(each) for each in sizes.values()) <= 16 + 3 * auto_compaction.FRAGMENTS_MAX
+    assert max(max(each) for each in sizes.values()) <= 16 + 3 * COSTS.fold_fragments_min
     late = max(sum(sizes[number]) for number in range(200, 241))
     assert late <= 1.5 * max(sum(sizes[number]) for number in range(40, 80))
     listed = store.history.list(MAIN)

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.storage.lance.datasets import Handle
 from omnigraph.storage.manifest.state import CopiedRows, State, read_state
-from omnigraph.storage.manifest.state_copies import CHECKPOINT, COMMITS_MAX, state_rows
+from omnigraph.storage.manifest.state_copies import CHECKPOINT, state_rows
 from tests.storage.s3 import Server, serve
 
 SCHEMA = "node Person { name: String @key }\nnode City { name: String @key }\n"
@@ -115,7 +116,7 @@ def test_a_live_writer_leaves_a_checkpoint_every_few_commits(
     where = server.place()
     with omnigraph.init(where.uri, SCHEMA, storage_options=where.options) as graph:
         put = []
-        for number in range(2 * COMMITS_MAX):
+        for number in range(2 * COSTS.state_copy_commits_min):
             graph.mutate(INSERT, {"n": f"p{number}"})
             stored = graph._store.objects.get(CHECKPOINT)
             put.append(None if stored is None else stored.tag)

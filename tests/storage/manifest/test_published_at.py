@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import Conflict, RecoveryRequired
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import row_versions
@@ -16,7 +17,6 @@ from omnigraph.storage.manifest import publish as publish_module
 from omnigraph.storage.manifest import published_at
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import auto_compaction
 from omnigraph.storage.records import Commit, Row
 from omnigraph.storage.store import Store
 from tests.storage.world import CITY, PERSON, Where, append, content, heads_agree
@@ -24,9 +24,9 @@ from tests.storage.world import CITY, PERSON, Where, append, content, heads_agre
 
 @pytest.fixture(autouse=True)
 def folds_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_versions, "EXACT_VERSIONS", 3)
-    monkeypatch.setattr(row_versions, "RUNS_FEW", 0)
-    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", 4)
+    monkeypatch.setattr(COSTS, "exact_versions", 3)
+    monkeypatch.setattr(COSTS, "runs_few", 0)
+    monkeypatch.setattr(COSTS, "fold_fragments_min", 4)
 
 
 def without_stamp(store: Store, branch: str | None = None) -> int:
@@ -107,7 +107,7 @@ def test_the_span_of_row_ids_is_read_from_ranges(row_ids: Any, span: range | Non
 def test_rows_among_row_ids_of_others_keep_theirs(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto_compaction, "FRAGMENTS_MAX", 100)
+    monkeypatch.setattr(COSTS, "fold_fragments_min", 100)
     for number in range(3):
         append(store, PERSON, f"r{number}")
     handle = store.datasets.open(LOCATION, None)

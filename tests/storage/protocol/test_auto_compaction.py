@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import StorageFailed
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.manifest.state import LOCATION
-from omnigraph.storage.protocol import auto_compaction
-from omnigraph.storage.protocol.auto_compaction import FRAGMENTS_MAX
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.store import Store
 from tests.storage.world import FAST, PERSON, Where, append, content, heads_agree, put
@@ -34,7 +33,7 @@ def test_small_fragments_never_pile_up(store: Store, branch: str) -> None:
         store.branches.create(branch)
     for number in range(100):
         append(store, PERSON, f"r{number}", branch=branch)
-        assert max(fragments(store, branch)) <= FRAGMENTS_MAX + 1
+        assert max(fragments(store, branch)) <= COSTS.fold_fragments_min + 1
     assert set(content(store, branch)[PERSON]) == {f"r{n}" for n in range(100)}
     assert heads_agree(store, branch)
     assert store.stats.view().events["fold.table"] >= 3
@@ -61,7 +60,7 @@ def test_x1_commits_and_their_folds_list_no_versions(
         return open_(self, location, branch, version, **facts)
 
     monkeypatch.setattr(Datasets, "open", noted)
-    for number in range(2 * FRAGMENTS_MAX):
+    for number in range(2 * COSTS.fold_fragments_min):
         append(store, PERSON, f"r{number}")
     assert store.stats.view().events["fold.table"] >= 1
     assert store.stats.view().events["fold.manifest"] >= 1
@@ -73,18 +72,19 @@ def test_one_row_writes_leave_a_large_fragment_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a fold writes follows what was written since, not the table."""
-    monkeypatch.setattr(auto_compaction, "SIZE_CLASSES", (32, 64, 256))
+    monkeypatch.setattr(COSTS, "fold_class_rows", 32)
+    monkeypatch.setattr(COSTS, "fold_class_growth", 2)
     put(store, {PERSON: {f"large{n}": n for n in range(200)}})
     (large,) = store.datasets.handle(store.snapshot().tables[PERSON]).get_fragments()
-    for number in range(4 * FRAGMENTS_MAX):
+    for number in range(4 * COSTS.fold_fragments_min):
         append(store, PERSON, f"r{number}")
         pin = store.snapshot().tables[PERSON]
         assert large.fragment_id in {
             f.fragment_id for f in store.datasets.handle(pin).get_fragments()
         }
-        assert fragments(store)[0] <= FRAGMENTS_MAX + 1
+        assert fragments(store)[0] <= COSTS.fold_fragments_min + 1
     assert store.stats.view().events["fold.table"] >= 4
-    assert len(content(store)[PERSON]) == 200 + 4 * FRAGMENTS_MAX
+    assert len(content(store)[PERSON]) == 200 + 4 * COSTS.fold_fragments_min
 
 
 @pytest.mark.parametrize("on_main", [3, 20])
@@ -102,7 +102,7 @@ def test_a_branch_folds_beside_the_indexes_it_inherited(store: Store, on_main: i
     for id_ in ids:
         assert reader.rows(["id"], filter=f"id = '{id_}'")["id"].to_pylist() == [id_]
     assert store.stats.view().events["fold.table"] >= 2
-    assert fragments(store, "b")[0] <= on_main + FRAGMENTS_MAX + 1
+    assert fragments(store, "b")[0] <= on_main + COSTS.fold_fragments_min + 1
     assert heads_agree(store, "b")
 
 
@@ -128,7 +128,7 @@ def test_a_reader_keeps_its_snapshot_while_the_table_is_folded(store: Store, loc
     append(store, PERSON, "a")
     reader = local.open(read_only=True)
     held = reader.reader(reader.snapshot(), PERSON)
-    for number in range(FRAGMENTS_MAX + 5):
+    for number in range(COSTS.fold_fragments_min + 5):
         append(store, PERSON, f"r{number}")
     assert held.rows(["id"])["id"].to_pylist() == ["a"]
     assert store.stats.view().events["fold.table"] == 1
@@ -136,9 +136,9 @@ def test_a_reader_keeps_its_snapshot_while_the_table_is_folded(store: Store, loc
 
 def test_folding_can_be_turned_off(local: Where) -> None:
     store = local.create(settings=replace(FAST, fold=False))
-    for number in range(FRAGMENTS_MAX + 8):
+    for number in range(COSTS.fold_fragments_min + 8):
         append(store, PERSON, f"r{number}")
-    assert min(fragments(store)) >= FRAGMENTS_MAX + 8
+    assert min(fragments(store)) >= COSTS.fold_fragments_min + 8
     assert "fold.table" not in store.stats.view().events
 
 
@@ -147,21 +147,21 @@ def test_a_failing_fold_fails_no_write(store: Store, monkeypatch: pytest.MonkeyP
         raise StorageFailed("compacted", "no")
 
     monkeypatch.setattr(InlineResidual, "compact", fails)
-    for number in range(FRAGMENTS_MAX + 3):
+    for number in range(COSTS.fold_fragments_min + 3):
         append(store, PERSON, f"r{number}")
-    assert len(content(store)[PERSON]) == FRAGMENTS_MAX + 3
+    assert len(content(store)[PERSON]) == COSTS.fold_fragments_min + 3
     assert store.stats.view().events["fold.failed"] >= 2
     monkeypatch.undo()
     append(store, PERSON, "next")
-    assert max(fragments(store)) < FRAGMENTS_MAX
+    assert max(fragments(store)) < COSTS.fold_fragments_min
     assert heads_agree(store)
 
 
 def test_the_fold_of_one_writer_is_a_conflict_for_a_slower_one(store: Store, local: Where) -> None:
-    for number in range(FRAGMENTS_MAX - 1):
+    for number in range(COSTS.fold_fragments_min - 1):
         append(store, PERSON, f"r{number}")
     other = local.open()
     append(store, PERSON, "folds")
     append(other, PERSON, "after")
-    assert len(content(other)[PERSON]) == FRAGMENTS_MAX + 1
+    assert len(content(other)[PERSON]) == COSTS.fold_fragments_min + 1
     assert heads_agree(other)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import failpoints
 from omnigraph.storage.locks import locks
 from omnigraph.storage.manifest.state import LOCATION
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol.auto_compaction import FRAGMENTS_MAX
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.records import RECOVERY_ACTOR
 from omnigraph.storage.store import Settings, Store
@@ -270,7 +270,7 @@ def test_a_crash_while_folding_loses_nothing(local: Where, place: str, how: str)
     assert list(seen.values()) == list(range(len(seen))), (
         "commits are in from the first to the last"
     )
-    assert len(seen) >= FRAGMENTS_MAX - 3
+    assert len(seen) >= COSTS.fold_fragments_min - 3
     assert heads_agree(again)
     assert again.sidecars.pending() == ()
     append(again, PERSON, "next")

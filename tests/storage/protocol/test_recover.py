@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import NotFound, RecoveryRequired, StorageFailed, VersionMismatch
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.inline_commits import InlineResidual
@@ -14,7 +15,6 @@ from omnigraph.storage.locks.locks import Guard, hold
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.manifest.state import publish_lock
 from omnigraph.storage.names import lock_name
-from omnigraph.storage.protocol import audit
 from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.protocol.recover import HeadClass, Recoverer, classify
 from omnigraph.storage.protocol.sidecars import (
@@ -382,7 +382,7 @@ def test_a_write_to_a_table_that_somebody_removed_is_not_acknowledged(
 def test_the_audit_of_many_recoveries_has_few_fragments(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "FRAGMENTS_MAX", 3)
+    monkeypatch.setattr(COSTS, "audit_fragments_min", 3)
     for number in range(9):
         with failpoints.armed("commit.tables_done"), pytest.raises(RecoveryRequired):
             append(store, PERSON, f"p{number}")
