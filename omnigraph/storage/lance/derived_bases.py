@@ -350,7 +350,7 @@ class DerivedBases:
         if not isinstance(base, EdgeBase):
             return None
         try:
-            nodes = self._parsed.node_file(base.ends[_ENDS.index(end)])
+            nodes = self._parsed.numbering(base.ends[_ENDS.index(end)])
             if nodes is None:
                 return None
             row_ids = _edges_of(base, nodes, Way.OUT if end == "src" else Way.IN, ids)
