@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph import number_arrays
-from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.errors import NotFound, OmnigraphError, Reclaimed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.derived.column_file import ColumnFile, column_kind
@@ -205,8 +205,7 @@ class DerivedBases:
         try:
             file = MappedFile(entry.path, entry.name.digest)
             pin = pin_of(file)
-            handle = self._datasets.open(pin.location, pin.branch, pin.version)
-            if not is_of(file, entry.name.kind, pin, fingerprint(handle)):
+            if not is_of(file, entry.name.kind, pin, fingerprint(self._datasets.own(pin))):
                 return True
             return (
                 entry.name.kind == EDGE_DELTAS
@@ -214,7 +213,7 @@ class DerivedBases:
             )
         except DamagedFile as damaged:
             return not damaged.is_unreadable
-        except NotFound:
+        except (NotFound, Reclaimed):
             return True
         except OmnigraphError:
             return False  # it cannot be told now
