@@ -104,7 +104,13 @@ class Store(LateParts):
         self.queries = Queries(self.datasets, self.manifest)
         self.history = History(self.datasets, self.manifest, self.queries)
         self.branches = Branches(
-            self.datasets, tag_refs, self.manifest, self.locks, self.stats, self.require_writable
+            self.datasets,
+            tag_refs,
+            self.manifest,
+            self.locks,
+            self.stats,
+            self.require_writable,
+            self.derived.files,
         )
         self.owned_branches = OwnedBranches(self.branches, self.locks, self.stats)
         self.tags = Tags(

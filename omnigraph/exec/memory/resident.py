@@ -263,7 +263,7 @@ def _numbered_nodes(source: Source, cache: Cache, strings: pa.Array, known: Ids 
 
 def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes | None:
     """A version made of an earlier one and the nodes written since; None to read it anew."""
-    if not _has_columns_of(source, base):
+    if not has_columns_of(source, base):
         return None
     written = _written_since(source, base.source.key[1], ["id"])
     if written is None:
@@ -284,8 +284,8 @@ def follow_nodes(source: Source, cache: Cache, base: Nodes, known: Ids) -> Nodes
     return nodes
 
 
-def _has_columns_of(source: Source, base: ResidentTable) -> bool:
-    """Whether a name means the same column in both versions: names may have been swapped."""
+def has_columns_of(source: Source, base: ResidentTable) -> bool:
+    """Check that a name means the same property in both versions: names may have been swapped."""
     return bool(source.reader.schema.equals(base.source.reader.schema, check_metadata=True))
 
 
@@ -380,7 +380,7 @@ def follow_edges(
     source: Source, cache: Cache, base: Edges, dictionaries: tuple[Ids, Ids]
 ) -> Edges | None:
     """A version made of an earlier one and the edges written since; None to read it anew."""
-    if not _has_columns_of(source, base):
+    if not has_columns_of(source, base):
         return None
     written = _written_since(source, base.source.key[1], ["src", "dst"])
     if written is None:

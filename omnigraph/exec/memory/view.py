@@ -35,6 +35,7 @@ from omnigraph.exec.memory.resident import (
     Nodes,
     follow_edges,
     follow_nodes,
+    has_columns_of,
     read_edges,
     read_nodes,
 )
@@ -112,9 +113,10 @@ class Holdings:
         before = self._resident_before(source, "nodes")
         if isinstance(before, FiledNodes):
             known = self._filed_ids(before.ids)
-            touched = self._touched(before.source.pin, source.pin)
-            if touched is not None and known.family is before.ids.family:
-                return follow_filed_nodes(source, self.cache, before, known, touched)
+            if known.family is before.ids.family and has_columns_of(source, before):
+                touched = self._touched(before.source.pin, source.pin)
+                if touched is not None:
+                    return follow_filed_nodes(source, self.cache, before, known, touched)
         elif before is not None:
             return None  # the version before is in memory whole
         base = self.store.derived.nodes(source.pin)
@@ -164,7 +166,7 @@ class Holdings:
         if not isinstance(near, FiledIds) or not isinstance(far, FiledIds):
             return None
         before = self._resident_before(source, "edges", family)
-        if isinstance(before, FiledEdges):
+        if isinstance(before, FiledEdges) and has_columns_of(source, before):
             touched = self._touched(before.source.pin, source.pin, "src", "dst")
             if touched is not None:
                 return follow_filed_edges(source, self.cache, before, (near, far), touched)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from omnigraph import user_cache
+from omnigraph import environment, user_cache
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile, write_file
 from omnigraph.storage.derived.remote_copies import RemoteCopies
@@ -285,6 +285,26 @@ class DerivedFiles:
                 if self._remote is not None:
                     self._remote.remove(entry.path)
         return files, bytes_freed
+
+    def remove_line(self, pin: TablePin) -> None:
+        """Remove the files of a table on one branch, after the branch was deleted. Best effort:
+        `remove` finds those that stay. On an object store files that another process wrote are
+        looked for only where the table is large enough for one."""
+        segment, line = _segment(pin.location), line_name(pin)
+        if self._remote is not None and pin.row_count >= environment.TOPOLOGY_ROWS.read():
+            self._remote.look()
+        for folder in self._folders():
+            for entry in _entries(folder / segment, pin.location):
+                if entry.name.line == line:
+                    with suppress(OSError):
+                        entry.path.unlink()
+                    with self._turn:
+                        self._open.pop(entry.path, None)
+        remote = None if self._read_only else self._remote
+        for text in [] if remote is None else remote.names(segment):
+            name = DerivedName.parsed(text)
+            if remote is not None and name is not None and name.line == line:
+                remote.remove(Path(segment, text))
 
     def close(self) -> None:
         """Forget every mapping."""

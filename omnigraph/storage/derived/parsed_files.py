@@ -1,10 +1,12 @@
 """Open topology files by digest: node files, edge files, and deltas over those.
 
 Invariant: a digest names one content for ever, so a file is read once for all versions, branches
-and lineages that use it. A file that was removed is kept by nobody but those who use it.
+and lineages that use it, and a digest never answers with another file. A file that was removed is
+dropped once it is no longer open.
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from omnigraph.storage.derived.derived_folder import EDGES, NODES, DerivedFiles
 from omnigraph.storage.derived.edge_delta_file import EDGE_DELTAS, EdgeDeltaFile
@@ -14,6 +16,7 @@ from omnigraph.storage.derived.node_file import NodeFile
 from omnigraph.storage.records import TablePin
 
 _Parsed = NodeFile | EdgeFile | EdgeDeltaFile
+_File = TypeVar("_File", NodeFile, _Parsed)
 _READERS: dict[str, Callable[[MappedFile], _Parsed]] = {
     NODES: NodeFile,
     EDGES: EdgeFile,
@@ -27,13 +30,13 @@ class ParsedFiles:
     def __init__(self, files: DerivedFiles) -> None:
         self._files = files
         self._parsed: dict[str, _Parsed] = {}
+        self._numberings: dict[str, NodeFile] = {}
 
     def read(self, file: MappedFile, kind: str) -> _Parsed:
         """A file of one kind."""
         parsed = self._parsed.get(file.digest)
         if parsed is None:
-            known = list(self._parsed.items())
-            self._parsed = {name: each for name, each in known if self._files.is_open(each.file)}
+            self._parsed = self._open_ones(self._parsed)
             parsed = self._parsed[file.digest] = _READERS[kind](file)
         return parsed
 
@@ -48,16 +51,26 @@ class ParsedFiles:
                     return parsed
         return None
 
-    def node_file(self, digest: str) -> NodeFile | None:
-        """A node file that keeps the numbers of the one with this digest."""
-        parsed = self._parsed.get(digest)
-        for entry in () if parsed is not None else self._files.everything():
+    def numbering(self, digest: str) -> NodeFile | None:
+        """Return a node file that keeps the numbers of the one with this digest: itself, or any
+        file of its lineage. Its rows may be those of another branch."""
+        known = self._numberings.get(digest)
+        if known is not None:
+            return known
+        for entry in self._files.everything():
             file = self._files.opened(entry) if entry.name.kind == NODES else None
             if file is not None and digest in (file.digest, *file.facts.get("lineage", ())):
-                parsed = self._parsed[digest] = NodeFile(file)
-                break
-        return parsed if isinstance(parsed, NodeFile) else None
+                parsed = self.read(file, NODES)
+                if isinstance(parsed, NodeFile):
+                    self._numberings = {**self._open_ones(self._numberings), digest: parsed}
+                    return parsed
+        return None
+
+    def _open_ones(self, files: dict[str, _File]) -> dict[str, _File]:
+        known = list(files.items())
+        return {digest: each for digest, each in known if self._files.is_open(each.file)}
 
     def clear(self) -> None:
         """Forget everything."""
         self._parsed.clear()
+        self._numberings.clear()

@@ -33,14 +33,18 @@ class RemoteCopies:
         was not asked for before."""
         now = time.monotonic()
         if version not in self._asked and now - self._looked_s > _LOOK_AGAIN_S:
-            with suppress(OmnigraphError):
-                listing = self._objects.listed(self._folder)
-                self._sizes = {each.path: each.size for each in listing}
+            self.look()
             self._looked_s = now
             self._asked.clear()
         self._asked.add(version)
         for name in self.names(segment):
             yield name, self._sizes[f"{self._folder}/{segment}/{name}"]
+
+    def look(self) -> None:
+        """List the files of every table anew."""
+        with suppress(OmnigraphError):
+            listing = self._objects.listed(self._folder)
+            self._sizes = {each.path: each.size for each in listing}
 
     def names(self, segment: str) -> list[str]:
         """Names of the files of one table, as the store was last seen."""
@@ -49,9 +53,7 @@ class RemoteCopies:
 
     def everything(self) -> Iterator[tuple[str, str, int]]:
         """Every file beside the graph: the folder of its table, its name and its size."""
-        with suppress(OmnigraphError):
-            listing = self._objects.listed(self._folder)
-            self._sizes = {each.path: each.size for each in listing}
+        self.look()
         for path, size in self._sizes.items():
             segment, _, name = path.removeprefix(f"{self._folder}/").partition("/")
             yield segment, name, size

@@ -23,6 +23,7 @@ from omnigraph import environment
 from omnigraph.errors import AlreadyExists, InUse, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.base_paths import Homes, version_file
+from omnigraph.storage.lance.parallel import both
 from omnigraph.storage.lance.refs import (
     BRANCH_REFS,
     ForkRefs,
@@ -134,12 +135,20 @@ class Datasets:
         self.objects.delete_prefix(location)
 
     def own(self, pin: TablePin) -> Handle:
-        """A new handle that is not shared: building an index locks other threads out of its
-        handle."""
+        """Open a handle that is not shared: building an index locks other threads out of its
+        handle. Raises `Reclaimed` if the version is gone, also when its branch was deleted and
+        another of its name has a version of that number."""
+        opened = partial(self.open, pin.location, pin.branch, pin.version)
         try:
-            return self.open(pin.location, pin.branch, pin.version)
+            if pin.branch is None or not pin.fork:
+                return opened()
+            ref = partial(self.ref, pin.location, pin.branch)
+            handle, now = both(opened, ref) if self.is_remote else (opened(), ref())
         except NotFound as cause:
             raise Reclaimed("version", f"{pin.version} of {pin.table_key}") from cause
+        if now is None or now.identity != pin.fork:
+            raise Reclaimed("version", f"{pin.version} of {pin.table_key}", pin.branch)
+        return handle
 
     def keep(self, pin: TablePin, handle: Handle) -> None:
         """Remember the handle of a version this process wrote or opened."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph import number_arrays
 from omnigraph.costs import COSTS
-from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.errors import NotFound, OmnigraphError, Reclaimed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
 from omnigraph.storage.derived.column_file import ColumnFile, column_kind
@@ -201,8 +201,7 @@ class DerivedBases:
         try:
             file = MappedFile(entry.path, entry.name.digest)
             pin = pin_of(file)
-            handle = self._datasets.open(pin.location, pin.branch, pin.version)
-            if not is_of(file, entry.name.kind, pin, fingerprint(handle)):
+            if not is_of(file, entry.name.kind, pin, fingerprint(self._datasets.own(pin))):
                 return True
             return (
                 entry.name.kind == EDGE_DELTAS
@@ -210,7 +209,7 @@ class DerivedBases:
             )
         except DamagedFile as damaged:
             return not damaged.is_unreadable
-        except NotFound:
+        except (NotFound, Reclaimed):
             return True
         except OmnigraphError:
             return False  # it cannot be told now
@@ -346,7 +345,7 @@ class DerivedBases:
         if not isinstance(base, EdgeBase):
             return None
         try:
-            nodes = self._parsed.node_file(base.ends[_ENDS.index(end)])
+            nodes = self._parsed.numbering(base.ends[_ENDS.index(end)])
             if nodes is None:
                 return None
             row_ids = _edges_of(base, nodes, Way.OUT if end == "src" else Way.IN, ids)

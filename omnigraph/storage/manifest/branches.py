@@ -21,6 +21,7 @@ from omnigraph.errors import (
     VersionMismatch,
 )
 from omnigraph.storage import failpoints
+from omnigraph.storage.derived.derived_folder import DerivedFiles
 from omnigraph.storage.lance.datasets import Datasets, dataset_folder
 from omnigraph.storage.lance.parallel import together
 from omnigraph.storage.lance.refs import BRANCH_REFS, Ref
@@ -60,8 +61,10 @@ class Branches:
         locks: Locks,
         stats: Stats,
         require_writable: Callable[[], None],
+        derived: DerivedFiles,
     ) -> None:
         self._require_writable = require_writable
+        self._derived = derived
         self._datasets = datasets
         self._tag_refs = tag_refs
         self._manifest = manifest
@@ -153,6 +156,9 @@ class Branches:
                 failpoints.hit("branch.ref_gone")
                 self._manifest.forget(name)
                 self._drop_forks(name, _tables_written(state))
+            for pin in state.pins.values():
+                if pin.branch == name:
+                    self._derived.remove_line(pin)
             # Names of transactions never come again: their locks would pile up.
             self._locks.discard(locks)
         return True
