@@ -24,7 +24,7 @@ from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.threads import Jobs
 from omnigraph.exec.topology.end_numbers import EndNumbers, Ends, LoadedEnds
 from omnigraph.storage.lance.staging import Fragments, TableStaging
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import WriteBase
 from omnigraph.types import Kind, TableKey, table_key
 
 FRAGMENT_ROWS = 1 << 20
@@ -140,7 +140,7 @@ class FragmentSink:
     def __init__(
         self,
         tables: TableStaging,
-        base: Callable[[TableKey], TablePin],
+        base: Callable[[TableKey], WriteBase],
         *,
         replacing: bool,
         threads: int,
@@ -191,7 +191,7 @@ class JoiningSink(FragmentSink):
     def __init__(
         self,
         tables: TableStaging,
-        base: Callable[[TableKey], TablePin],
+        base: Callable[[TableKey], WriteBase],
         *,
         replacing: bool,
         threads: int,
