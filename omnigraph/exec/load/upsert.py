@@ -20,7 +20,6 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.exec.load.block_files import BlockFile, read_blocks
 from omnigraph.exec.load.checks import id_keys
 from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, spill_of
 from omnigraph.exec.load.ndjson import Owner
@@ -68,15 +67,14 @@ _OFFSET_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
-    """Fragments to search for the ids of the input. `ids` are files with these, where every job can
+    """Fragments to search for the ids of the input. `ids` has these on disk, where every job can
     read them all; None where ids meet by bucket."""
 
     uri: str
     storage_options: dict[str, str] | None
     pin: TablePin
     fragments: tuple[int, ...]
-    ids: tuple[BlockFile, ...] | None
-    buckets: int
+    ids: Spill | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +106,11 @@ def _matching(job: FindJob, tables: TableStaging) -> pa.Table:
     """The ids, row ids and addresses of the rows whose ids are in the input."""
     assert job.ids is not None
     committed = tables.reader(job.pin).addresses(job.fragments)
-    numbers = bucket_numbers(committed, ["id"], job.buckets) if job.buckets > 1 else None
+    buckets = job.ids.buckets
+    numbers = bucket_numbers(committed, ["id"], buckets) if buckets > 1 else None
     matches = []
-    for bucket in range(job.buckets):
-        ids = read_blocks(job.ids, id_keys(job.pin.table_key).name, bucket)
+    for bucket in range(buckets):
+        ids = job.ids.read(id_keys(job.pin.table_key).name, bucket)
         if ids is not None:
             of_bucket = (
                 committed if numbers is None else committed.filter(pa.array(numbers == bucket))
@@ -197,14 +196,12 @@ class IdMatching:
         """A job a group of fragments; none when every id of the input was minted for it."""
         if not ids.rows(id_keys(reader.pin.table_key).name):
             return []
-        files: tuple[BlockFile, ...] | None = None
-        if self.exchange.is_shared:
-            spill = spill_of(ids)
-            spill.flush()
-            files = tuple(spill.files)
-        where, buckets = self.store.where, self.exchange.buckets
+        shared = spill_of(ids) if self.exchange.is_shared else None
+        if shared is not None:
+            shared.flush()
+        where = self.store.where
         return [
-            FindJob(where.uri, where.storage_options, reader.pin, group, files, buckets)
+            FindJob(where.uri, where.storage_options, reader.pin, group, shared)
             for group in grouped(reader.fragments(), FRAGMENTS_ROWS)
         ]
 
