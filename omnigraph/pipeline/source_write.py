@@ -104,7 +104,7 @@ class _LoadWriter:
             storage_options=store.where.storage_options,
             catalog=catalog,
             request=request,
-            pins={} if self._mode in BY_ID else {table: write.base(table)},
+            bases={} if self._mode in BY_ID else {table: write.base(table)},
             are_joined=True,
         )
 

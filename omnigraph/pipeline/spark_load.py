@@ -210,7 +210,7 @@ class SparkLoad:
             storage_options=self._store.where.storage_options,
             catalog=self._catalog,
             request=replace(self._request, progress=None),
-            pins={owner.table: write.base(owner.table) for owner in written},
+            bases={owner.table: write.base(owner.table) for owner in written},
         )
 
     def _read(

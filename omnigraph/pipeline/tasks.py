@@ -25,7 +25,7 @@ from omnigraph.exec.rules.faults import Faults, merged
 from omnigraph.exec.values.mint import minted_in_series, new_series
 from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.opening import open_store
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import WriteBase
 from omnigraph.types import TableKey
 
 
@@ -37,7 +37,7 @@ class LoadJob:
     storage_options: dict[str, str] | None
     catalog: Catalog
     request: LoadRequest
-    pins: dict[TableKey, TablePin]
+    bases: dict[TableKey, WriteBase]
     are_joined: bool = False  # whether parts with few rows are written together
     series: int = field(default_factory=new_series)  # of the ids that are minted
 
@@ -91,7 +91,7 @@ def _sink(job: LoadJob, index: int, out: Spill) -> FragmentSink | RowSink:
     if job.request.mode in BY_ID:
         return RowSink(out, are_partial=job.request.mode == "patch")
     store = open_store(job.uri, read_only=True, storage_options=job.storage_options)
-    replacing, base = job.request.mode == "overwrite", job.pins.__getitem__
+    replacing, base = job.request.mode == "overwrite", job.bases.__getitem__
     # Tasks are what runs at once on Spark, and each has the memory for one fragment.
     if job.are_joined:
         return JoiningSink(

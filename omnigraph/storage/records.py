@@ -75,6 +75,33 @@ class TablePin:
     fork: str = ""
     row_count: int = 0
 
+    @property
+    def home(self) -> "Home":
+        """The folder that new files of this version's branch belong to."""
+        return self.location, self.branch, self.fork
+
+
+Home = tuple[str, str | None, str]
+"""Folder of a dataset, or of one of its Lance branches: location, branch, identity of the fork. A
+branch that was deleted and created again has another home."""
+
+WriteBase = NewType("WriteBase", TablePin)
+"""A table version in the folder of the branch that is written to. Files are written through a
+`WriteBase` alone: a version that a branch only reads may lie in the folder of another branch.
+`base_of` is the one place that makes one."""
+
+
+def base_of(pin: TablePin, owner: str | None) -> WriteBase:
+    """Return a version as the base of a write; `owner` is the branch that is written to, None for
+    main. Raises `StorageFailed` if the version lies in the folder of another branch."""
+    if pin.branch != owner:
+        raise StorageFailed(
+            f"prepared a write of {pin.table_key}",
+            f"version {pin.version} lies in the folder of '{pin.branch or MAIN}', not in that of "
+            f"'{owner or MAIN}'",
+        )
+    return WriteBase(pin)
+
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:

@@ -350,9 +350,9 @@ def test_LD6_a_task_that_ran_twice_counts_once(graph: Graph, tmp_path: Path) -> 
     (tmp_path / "in.jsonl").write_bytes(lines(person("Cy"), edge("Knows", "Cy", "Ada")))
     (part,) = splits.split(_input(tmp_path), tasks=1, folder=tmp_path)
     write = graph._store.begin(kind=WriterKind.LOAD)
-    pins = {owner.table: write.base(owner.table) for owner in CATALOG.nodes.values()}
-    pins |= {owner.table: write.base(owner.table) for owner in CATALOG.edges.values()}
-    job = LoadJob(graph.uri, None, CATALOG, LoadRequest("append"), pins)
+    bases = {owner.table: write.base(owner.table) for owner in CATALOG.nodes.values()}
+    bases |= {owner.table: write.base(owner.table) for owner in CATALOG.edges.values()}
+    job = LoadJob(graph.uri, None, CATALOG, LoadRequest("append"), bases)
     run_part(job, part, Spill(tmp_path))
     second = pickle.loads(pickle.dumps(run_part(job, part, Spill(tmp_path))))
     for table, fragments in second.fragments.items():

@@ -43,7 +43,7 @@ from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import Commit, TablePin
+from omnigraph.storage.records import Commit, Home, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
@@ -79,7 +79,7 @@ class Finish:
     first_lines: Sequence[int] = ()
     _losers: Losers | None = None  # depends on the input alone, so every attempt shares it
     _upsert: Upsert | None = None
-    _fragments: dict[TableKey, Fragments] = field(default_factory=dict)  # of joined rows
+    _joined_rows: dict[tuple[TableKey, Home], Fragments] = field(default_factory=dict)
     _checked: dict[TableKey, TablePin] = field(default_factory=dict)
 
     def commit(self, write: Write, report: Report) -> Commit:
@@ -166,17 +166,19 @@ class Finish:
                 write.fragments(table, fragments, replacing=replacing)
 
     def _joined(self, write: Write, table: TableKey) -> Fragments:
-        """Fragments of rows that parts had too few of; written once, by the first attempt."""
+        """Fragments of rows that parts had too few of; written once in each home, by the first
+        attempt there."""
         rows = self.taken.rows
         if rows is None or not rows.rows(row_keys(table).name):
             return ()
-        if table not in self._fragments:
+        base = write.base(table)
+        if (table, base.home) not in self._joined_rows:
             where, replacing = self.store.where, self.request.mode == "overwrite"
-            base, owner = write.base(table), self.catalog.of(table)
+            owner = self.catalog.of(table)
             job = JoinJob(where.uri, where.storage_options, base, owner, replacing)
             (done,) = self.exchange.read([partial(write_joined, job)], [rows], "rows")
-            self._fragments[table] = tuple(fragment for each in done for fragment in each)
-        return self._fragments[table]
+            self._joined_rows[table, base.home] = tuple(f for each in done for f in each)
+        return self._joined_rows[table, base.home]
 
     def _stage_merge(self, write: Write, table: TableKey) -> None:
         rows = self.taken.rows

@@ -25,7 +25,7 @@ from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.threads import Jobs
 from omnigraph.exec.topology.end_numbers import EndNumbers, Ends, LoadedEnds
 from omnigraph.storage.lance.staging import Fragments, TableStaging
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import WriteBase
 from omnigraph.types import Kind, TableKey, table_key
 
 
@@ -134,7 +134,7 @@ class FragmentSink:
     def __init__(
         self,
         tables: TableStaging,
-        base: Callable[[TableKey], TablePin],
+        base: Callable[[TableKey], WriteBase],
         *,
         replacing: bool,
         threads: int,
@@ -185,7 +185,7 @@ class JoiningSink(FragmentSink):
     def __init__(
         self,
         tables: TableStaging,
-        base: Callable[[TableKey], TablePin],
+        base: Callable[[TableKey], WriteBase],
         *,
         replacing: bool,
         threads: int,

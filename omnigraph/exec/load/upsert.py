@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.costs import COSTS
-from omnigraph.exec.load.block_files import BlockFile, read_blocks
 from omnigraph.exec.load.checks import id_keys
 from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, spill_of
 from omnigraph.exec.load.ndjson import Owner
@@ -32,7 +31,7 @@ from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import Fragments, TableStaging
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import Home, TablePin, WriteBase
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
@@ -66,15 +65,14 @@ _OFFSET_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class FindJob:
-    """Fragments to search for the ids of the input. `ids` are files with these, where every job can
+    """Fragments to search for the ids of the input. `ids` has these on disk, where every job can
     read them all; None where ids meet by bucket."""
 
     uri: str
     storage_options: dict[str, str] | None
     pin: TablePin
     fragments: tuple[int, ...]
-    ids: tuple[BlockFile, ...] | None
-    buckets: int
+    ids: Spill | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +83,15 @@ class TakenOut:
     gone: tuple[int, ...] = ()
 
 
-def take_out(job: FindJob, out: Spill) -> TakenOut:
+def take_out(base: WriteBase, job: FindJob, out: Spill) -> TakenOut:
     """Find the rows whose ids are in the input, delete them from their fragments, and put their row
-    ids."""
+    ids. The files that say so are written beside `base`."""
     tables = job_tables(job.uri, job.storage_options)
     rows = _matching(job, tables)
     if not rows.num_rows:
         return TakenOut()
     out.add(replaced_keys(job.pin.table_key), rows.select(["id", ROW_ID]))
-    return TakenOut(*tables.without_rows(job.pin, rows[ADDRESS].combine_chunks()))
+    return TakenOut(*tables.without_rows(base, rows[ADDRESS].combine_chunks()))
 
 
 def note_rows(job: FindJob, out: Spill) -> None:
@@ -106,10 +104,11 @@ def _matching(job: FindJob, tables: TableStaging) -> pa.Table:
     """The ids, row ids and addresses of the rows whose ids are in the input."""
     assert job.ids is not None
     committed = tables.reader(job.pin).addresses(job.fragments)
-    numbers = bucket_numbers(committed, ["id"], job.buckets) if job.buckets > 1 else None
+    buckets = job.ids.buckets
+    numbers = bucket_numbers(committed, ["id"], buckets) if buckets > 1 else None
     matches = []
-    for bucket in range(job.buckets):
-        ids = read_blocks(job.ids, id_keys(job.pin.table_key).name, bucket)
+    for bucket in range(buckets):
+        ids = job.ids.read(id_keys(job.pin.table_key).name, bucket)
         if ids is not None:
             of_bucket = (
                 committed if numbers is None else committed.filter(pa.array(numbers == bucket))
@@ -140,13 +139,23 @@ def match_bucket(table: TableKey, bucket: int, read: ReadKeys, out: Spill) -> No
     out.add(gone_keys(table), rows.select([ADDRESS]).append_column(_FRAGMENT, fragments))
 
 
-def take_out_bucket(job: FindJob, bucket: int, read: ReadKeys) -> TakenOut:
+@dataclass(frozen=True, slots=True)
+class TakeOutJob:
+    """A table whose rows to take out meet by fragment; the files that say so are written beside
+    `base`."""
+
+    uri: str
+    storage_options: dict[str, str] | None
+    base: WriteBase
+
+
+def take_out_bucket(job: TakeOutJob, bucket: int, read: ReadKeys) -> TakenOut:
     """Delete the rows to take out of the fragments of one bucket."""
-    rows = read(gone_keys(job.pin.table_key).name)
+    rows = read(gone_keys(job.base.table_key).name)
     if rows is None:
         return TakenOut()
     tables = job_tables(job.uri, job.storage_options)
-    return TakenOut(*tables.without_rows(job.pin, rows[ADDRESS].combine_chunks()))
+    return TakenOut(*tables.without_rows(job.base, rows[ADDRESS].combine_chunks()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +171,16 @@ class IdMatching:
             return self.exchange.put(note_rows, self._jobs(reader, ids))[1]
         return self._matched(reader, ids)
 
-    def taken_out(self, reader: TableReader, ids: Blocks) -> tuple[list[TakenOut], Blocks]:
-        """The fragments without these rows, and their row ids."""
+    def taken_out(self, base: WriteBase, ids: Blocks) -> tuple[list[TakenOut], Blocks]:
+        """The fragments of a write's base without these rows, and their row ids."""
+        reader = self.store.tables.reader(base)
         if self.exchange.is_shared:
-            return self.exchange.put(take_out, self._jobs(reader, ids))
+            return self.exchange.put(partial(take_out, base), self._jobs(reader, ids))
         matched = self._matched(reader, ids)
-        if not matched.rows(gone_keys(reader.pin.table_key).name):
+        if not matched.rows(gone_keys(base.table_key).name):
             return [], matched
         where = self.store.where
-        job = FindJob(where.uri, where.storage_options, reader.pin, (), None, self.exchange.buckets)
+        job = TakeOutJob(where.uri, where.storage_options, base)
         (taken,) = self.exchange.read([partial(take_out_bucket, job)], [matched])
         return taken, matched
 
@@ -184,14 +194,12 @@ class IdMatching:
         """A job a group of fragments; none when every id of the input was minted for it."""
         if not ids.rows(id_keys(reader.pin.table_key).name):
             return []
-        files: tuple[BlockFile, ...] | None = None
-        if self.exchange.is_shared:
-            spill = spill_of(ids)
-            spill.flush()
-            files = tuple(spill.files)
-        where, buckets = self.store.where, self.exchange.buckets
+        shared = spill_of(ids) if self.exchange.is_shared else None
+        if shared is not None:
+            shared.flush()
+        where = self.store.where
         return [
-            FindJob(where.uri, where.storage_options, reader.pin, group, files, buckets)
+            FindJob(where.uri, where.storage_options, reader.pin, group, shared)
             for group in grouped(reader.fragments(), COSTS.upsert_job_rows)
         ]
 
@@ -211,11 +219,11 @@ class BucketDone:
 @dataclass(frozen=True, slots=True)
 class WriteJob:
     """A table whose new rows are written bucket by bucket; `before` is what an earlier attempt
-    wrote."""
+    wrote beside the same base."""
 
     uri: str
     storage_options: dict[str, str] | None
-    pin: TablePin
+    base: WriteBase
     owner: Owner
     losers: pa.Array | None
     before: Mapping[int, BucketDone]
@@ -233,7 +241,7 @@ def write_bucket(job: WriteJob, bucket: int, read: ReadKeys) -> BucketDone:
     if not rows.num_rows:
         return BucketDone(bucket, named, ())
     stage = partial(
-        job_tables(job.uri, job.storage_options).write_fragments, job.pin, replacing=False
+        job_tables(job.uri, job.storage_options).write_fragments, job.base, replacing=False
     )
     if replaced is None:
         return BucketDone(bucket, named, stage(rows))
@@ -250,7 +258,7 @@ class JoinJob:
 
     uri: str
     storage_options: dict[str, str] | None
-    pin: TablePin
+    base: WriteBase
     owner: Owner
     replacing: bool
 
@@ -261,7 +269,7 @@ def write_joined(job: JoinJob, bucket: int, read: ReadKeys) -> Fragments:
     if not rows.num_rows:
         return ()
     tables = job_tables(job.uri, job.storage_options)
-    return tables.write_fragments(job.pin, rows, replacing=job.replacing)
+    return tables.write_fragments(job.base, rows, replacing=job.replacing)
 
 
 def kept_rows(owner: Owner, rows: pa.Table | None, losers: pa.Array | None) -> pa.Table:
@@ -299,19 +307,20 @@ class Upsert:
 
     store: Store
     exchange: Exchange
-    _done: dict[TableKey, dict[int, BucketDone]] = field(default_factory=dict)
+    _done: dict[tuple[TableKey, Home], dict[int, BucketDone]] = field(default_factory=dict)
 
     def stage(
         self, write: Write, owner: Owner, ids: Blocks, rows: Blocks, losers: pa.Array | None
     ) -> None:
         """Stage one table's merge as one version."""
-        matching = IdMatching(self.store, self.exchange)
-        taken, replaced = matching.taken_out(write.read(owner.table), ids)
-        where, before = self.store.where, self._done.get(owner.table, {})
         base = write.base(owner.table)
-        job = WriteJob(where.uri, where.storage_options, base, owner, losers, before)
+        taken, replaced = IdMatching(self.store, self.exchange).taken_out(base, ids)
+        where, line = self.store.where, (owner.table, base.home)
+        job = WriteJob(
+            where.uri, where.storage_options, base, owner, losers, self._done.get(line, {})
+        )
         (done,) = self.exchange.read([partial(write_bucket, job)], [rows, replaced], "rows")
-        self._done[owner.table] = {each.bucket: each for each in done}
+        self._done[line] = {each.bucket: each for each in done}
         added = tuple(fragment for each in done for fragment in each.fragments)
         left = tuple(fragment for each in taken for fragment in each.left)
         gone = tuple(fragment for each in taken for fragment in each.gone)

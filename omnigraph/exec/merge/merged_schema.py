@@ -39,7 +39,7 @@ from omnigraph.exec.schemas import Accepted, Schemas, accepted
 from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
-from omnigraph.storage.records import CommitId, Snapshot, TablePin
+from omnigraph.storage.records import CommitId, Snapshot, WriteBase
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, PropertyId, TableKey, TypeId
 
@@ -330,8 +330,8 @@ def stage_schema(write: SchemaWrite, schema: MergedSchema, parts: dict[TableKey,
             write.replace_file(path, data)
 
 
-def _patch(part: Merged) -> Callable[[TableStaging, TablePin], StagedWrite | None]:
-    def staged(tables: TableStaging, pin: TablePin) -> StagedWrite:
+def _patch(part: Merged) -> Callable[[TableStaging, WriteBase], StagedWrite | None]:
+    def staged(tables: TableStaging, pin: WriteBase) -> StagedWrite:
         target = Entities(part.merge.owner, tables.reader(pin), defaults=True)
         return tables.stage_patch(
             pin,

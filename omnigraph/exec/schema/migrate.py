@@ -35,7 +35,7 @@ from omnigraph.storage.lance.staging import StagedWrite, TableStaging
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
-from omnigraph.storage.records import NO_NOTE, Commit, CommitNote, TablePin
+from omnigraph.storage.records import NO_NOTE, Commit, CommitNote, WriteBase
 from omnigraph.storage.store import Store
 from omnigraph.types import PropertyId
 
@@ -290,7 +290,7 @@ class _IndexChange:
         existing = {index.name for index in reader.indexes()}
         return [r for r in answers if isinstance(r, IndexRequest)], self.gone & existing
 
-    def staged(self, tables: TableStaging, pin: TablePin) -> StagedWrite | None:
+    def staged(self, tables: TableStaging, pin: WriteBase) -> StagedWrite | None:
         """The change as a table version of its own, or None."""
         requests, gone = self.requests(tables.reader(pin))
         return tables.stage_create_indexes(pin, requests, gone) if requests or gone else None

@@ -330,7 +330,7 @@ class _Builder:
         """The numbers that a load gave to the edges of a version, if it has the files of that load
         and no others, and the node files keep those numbers."""
         loaded = self._ends.get(pin.table_key)
-        if loaded is None or not reader.consists_of(loaded.fragments):
+        if loaded is None or not reader.consists_of([each.metadata for each in loaded.fragments]):
             return None
         files = source.file, target.file
         for nodes, file in zip(loaded.nodes, files, strict=True):

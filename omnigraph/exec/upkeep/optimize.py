@@ -23,7 +23,7 @@ from omnigraph.storage.manifest.state import LOCATION as MANIFEST
 from omnigraph.storage.names import MAIN, owner_of
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import NO_NOTE, CommitNote, TablePin
+from omnigraph.storage.records import NO_NOTE, CommitNote, TablePin, base_of
 from omnigraph.storage.retry import HEAD_READ, OPTIMIZE, retried
 from omnigraph.storage.store import Store
 from omnigraph.storage.upkeep.compaction import Outcome, TableDone, TablePlan, Task
@@ -184,7 +184,8 @@ class Optimizer:
         is_load = self.loaded is not None
         asked = requests_after_load if is_load else requests_of
         requests, pending = asked(self.store.tables.reader(pin), table.indexes)
-        plan = self.store.compactor.plan(pin, requests, compacts=not is_load)
+        base = base_of(pin, owner_of(self.branch))
+        plan = self.store.compactor.plan(base, requests, compacts=not is_load)
         built = {segment.request.name for segment in plan.indexes.segments}
         table.report = replace(
             table.report,

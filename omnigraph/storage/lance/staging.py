@@ -8,10 +8,12 @@
                    `stage_nothing`
 
 Invariant: a staged write remembers the handle it was staged on, because it is committed through
-that handle alone. Files that are never committed are garbage, which cleanup removes.
+that handle alone. Files are written through the handle of a `WriteBase`, and a version names only
+files in its own folder or in those of its parents. Files that are never committed are garbage,
+which cleanup removes.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -42,20 +44,29 @@ from omnigraph.storage.lance.rowids import (
     give_row_ids,
 )
 from omnigraph.storage.lance.strict_commit import writer_of
-from omnigraph.storage.records import NO_ROWS, RowCounts, TablePin
+from omnigraph.storage.records import NO_ROWS, Home, RowCounts, TablePin, WriteBase
 from omnigraph.types import TableKey
 
 _REWRITTEN_ROWS = 1024
 
-Fragments = tuple[FragmentMetadata, ...]
-"""Files with rows that no version of a table names yet. They pickle."""
+
+@dataclass(frozen=True, slots=True)
+class StagedFragment:
+    """A fragment that no version of a table names yet, and the folder that its new files are in. It
+    pickles."""
+
+    home: Home
+    metadata: FragmentMetadata
+
+
+Fragments = tuple[StagedFragment, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StagedWrite:
     """Files written against one version of one table. No head has moved."""
 
-    base: TablePin
+    base: WriteBase
     handle: Handle
     transaction: Transaction
     ids: pa.ChunkedArray | None = None  # of the rows it writes; None when they were not kept
@@ -104,7 +115,7 @@ class TableStaging:
 
     # Rows
 
-    def stage_append(self, pin: TablePin, rows: pa.Table) -> StagedWrite:
+    def stage_append(self, pin: WriteBase, rows: pa.Table) -> StagedWrite:
         """Stage rows to add."""
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("stage_append", pin.table_key):
@@ -116,7 +127,7 @@ class TableStaging:
     @unpublished()
     def write_fragments(
         self,
-        pin: TablePin,
+        pin: WriteBase,
         rows: pa.Table | pa.RecordBatchReader,
         *,
         replacing: bool,
@@ -132,20 +143,22 @@ class TableStaging:
             written = write_fragments(rows, handle, mode=mode, enable_stable_row_ids=True)
         if row_ids is not None:
             give_row_ids(written, row_ids)
-        return tuple(written)
+        return _in_home(pin, written)
 
     @unpublished()
-    def without_rows(self, pin: TablePin, addresses: pa.Array) -> tuple[Fragments, tuple[int, ...]]:
+    def without_rows(
+        self, pin: WriteBase, addresses: pa.Array
+    ) -> tuple[Fragments, tuple[int, ...]]:
         """The fragments that lose the rows at these addresses, and those that lose all of theirs.
         Only files are written that say which rows are gone."""
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("without_rows", pin.table_key):
             left, gone = fragments_without(handle, addresses, addresses)
-        return tuple(left), tuple(gone)
+        return _in_home(pin, left), tuple(gone)
 
     def stage_update(
         self,
-        pin: TablePin,
+        pin: WriteBase,
         *,
         left: Fragments,
         gone: Sequence[int],
@@ -157,8 +170,8 @@ class TableStaging:
         handle = self._datasets.handle(pin)
         operation = LanceOperation.Update(
             removed_fragment_ids=list(gone),
-            updated_fragments=list(left),
-            new_fragments=list(added),
+            updated_fragments=_metadata(pin, left),
+            new_fragments=_metadata(pin, added),
             fields_for_preserving_frag_bitmap=field_ids(handle),
             update_mode="rewrite_rows",
         )
@@ -166,20 +179,21 @@ class TableStaging:
         return StagedWrite(pin, handle, Transaction(handle.version, operation), counts=counts)
 
     def stage_fragments(
-        self, pin: TablePin, fragments: Fragments, *, replacing: bool
+        self, pin: WriteBase, fragments: Fragments, *, replacing: bool
     ) -> StagedWrite:
         """Stage what `write_fragments` wrote, here or in another process."""
         handle = self._datasets.handle(pin)
+        written = _metadata(pin, fragments)
         operation = (
-            LanceOperation.Overwrite(handle.schema, list(fragments))
+            LanceOperation.Overwrite(handle.schema, written)
             if replacing
-            else LanceOperation.Append(list(fragments))
+            else LanceOperation.Append(written)
         )
         counts = RowCounts(_row_count(fragments), deleted=pin.row_count if replacing else 0)
         return StagedWrite(pin, handle, Transaction(handle.version, operation), counts=counts)
 
     def stage_merge_insert(
-        self, pin: TablePin, rows: pa.Table | pa.RecordBatchReader
+        self, pin: WriteBase, rows: pa.Table | pa.RecordBatchReader
     ) -> StagedWrite:
         """Stage rows to add, or to replace those of the same id. A caller that streams them vouches
         that no id comes twice."""
@@ -219,7 +233,7 @@ class TableStaging:
 
     def stage_patch(
         self,
-        pin: TablePin,
+        pin: WriteBase,
         *,
         removed: pa.Array,
         added: pa.Table,
@@ -237,7 +251,7 @@ class TableStaging:
             taken_out = partial(fragments_without, handle, removed, addresses)
             return self._replacing(pin, handle, taken_out, added, updated)
 
-    def stage_replace(self, pin: TablePin, *, addresses: pa.Array, added: pa.Table) -> StagedWrite:
+    def stage_replace(self, pin: WriteBase, *, addresses: pa.Array, added: pa.Table) -> StagedWrite:
         """Stage the removal of rows known by their address in this version together with new rows,
         of which there may be none. Every added row replaces one of them as far as they go."""
         handle = self._datasets.handle(pin)
@@ -247,7 +261,7 @@ class TableStaging:
 
     def _replacing(
         self,
-        pin: TablePin,
+        pin: WriteBase,
         handle: Handle,
         taken_out: Callable[[], tuple[list[FragmentMetadata], list[int]]],
         added: pa.Table,
@@ -277,14 +291,14 @@ class TableStaging:
 
     # Columns, indexes, files
 
-    def stage_evolve(self, pin: TablePin, evolution: Evolution) -> StagedWrite:
+    def stage_evolve(self, pin: WriteBase, evolution: Evolution) -> StagedWrite:
         """Stage columns that are added, dropped and renamed. Writes no data file."""
         handle = self._datasets.handle(pin)
         with self._datasets.lance_call("stage_evolve", pin.table_key):
             operation = LanceOperation.Project(evolved(handle, evolution), True)
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
-    def stage_rewrite(self, pin: TablePin) -> StagedWrite:
+    def stage_rewrite(self, pin: WriteBase) -> StagedWrite:
         """Stage every row in new files, which hold the columns of today and nothing else."""
         handle, reader = self._datasets.handle(pin), self.reader(pin)
         fragments = handle.get_fragments()
@@ -306,7 +320,7 @@ class TableStaging:
 
     def stage_add_columns(
         self,
-        pin: TablePin,
+        pin: WriteBase,
         fields: Sequence[pa.Field],
         read: Sequence[str],
         values: Callable[[pa.RecordBatch], pa.RecordBatch],
@@ -328,7 +342,7 @@ class TableStaging:
         return StagedWrite(pin, handle, Transaction(handle.version, operation))
 
     def stage_create_indexes(
-        self, pin: TablePin, requests: Sequence[IndexRequest], gone: Collection[str] = ()
+        self, pin: WriteBase, requests: Sequence[IndexRequest], gone: Collection[str] = ()
     ) -> StagedWrite:
         """Stage several indexes as one version, and the end of those that are named."""
         handle = self._datasets.handle(pin)
@@ -340,10 +354,10 @@ class TableStaging:
             built = [index for pair in pairs for index in pair]
             return StagedWrite(pin, handle, index_segments.staged(handle, plan, built))
 
-    def _built(self, pin: TablePin, segment: SegmentPlan) -> Index:
+    def _built(self, pin: WriteBase, segment: SegmentPlan) -> Index:
         return index_segments.build(self._datasets.own(pin), segment)
 
-    def stage_nothing(self, pin: TablePin) -> StagedWrite:
+    def stage_nothing(self, pin: WriteBase) -> StagedWrite:
         """Stage a version that changes no row and carries the mark of a write, for inline commits
         to follow it."""
         handle = self._datasets.handle(pin)
@@ -355,8 +369,24 @@ def _ids(rows: pa.Table | pa.RecordBatchReader) -> pa.ChunkedArray | None:
     return rows.column(KEY) if isinstance(rows, pa.Table) and KEY in rows.schema.names else None
 
 
+def _in_home(base: WriteBase, written: Iterable[FragmentMetadata]) -> Fragments:
+    return tuple(StagedFragment(base.home, fragment) for fragment in written)
+
+
+def _metadata(base: WriteBase, fragments: Fragments) -> list[FragmentMetadata]:
+    """Return the fragments for a transaction on this base; `StorageFailed` if their files lie in
+    another folder than the new version, which would not find them."""
+    if any(fragment.home != base.home for fragment in fragments):
+        raise StorageFailed(
+            f"staged rows of {base.table_key}",
+            "their files were written for another branch, or for one that was deleted and created "
+            "again; prepare the write again",
+        )
+    return [fragment.metadata for fragment in fragments]
+
+
 def _row_count(fragments: Fragments) -> int:
-    return sum(fragment.physical_rows for fragment in fragments)
+    return sum(fragment.metadata.physical_rows for fragment in fragments)
 
 
 def _removed_count(handle: Handle, changed: Sequence[FragmentMetadata], gone: Sequence[int]) -> int:

@@ -8,6 +8,7 @@ fact: the sidecar is there, and recovery settles it.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -28,8 +29,10 @@ from omnigraph.storage.lance.written_files import (
     version_files,
 )
 from omnigraph.storage.names import table_location
-from omnigraph.storage.records import OperationId, TablePin
+from omnigraph.storage.records import OperationId, TablePin, WriteBase, base_of
 from omnigraph.types import TableKey
+
+Pin = TypeVar("Pin", bound=TablePin)
 
 
 class Tables(TableStaging):
@@ -38,12 +41,12 @@ class Tables(TableStaging):
 
     def create(
         self, table_key: TableKey, schema: pa.Schema, location: str | None = None
-    ) -> TablePin:
+    ) -> WriteBase:
         """A new, empty table with stable row ids and `id` as its key. What a crashed attempt left
         in its place is replaced: no manifest row names it."""
         location = location or table_location(table_key)
         handle = create_or_replace(self._datasets, location, quick(keyed(schema)).empty_table())
-        return TablePin(table_key, location, int(handle.version))
+        return base_of(TablePin(table_key, location, int(handle.version)), None)
 
     def is_taken(self, location: str) -> bool:
         """Whether a folder holds a table: of any branch, or what a crash left."""
@@ -59,7 +62,7 @@ class Tables(TableStaging):
 
     def commit_staged(
         self, staged: StagedWrite, operation: OperationId, *, seen_at: float | None = None
-    ) -> TablePin:
+    ) -> WriteBase:
         """Advance one table head by exactly one version, marked as this operation's. `seen_at` is
         the moment at which the base was seen to be the head, or to be what is published."""
         transaction = staged.transaction
@@ -106,7 +109,7 @@ class Tables(TableStaging):
                 staged.base, pin, handle, staged.ids, ordered=staged.ordered, matches=staged.matches
             )
 
-    def pinned(self, base: TablePin, handle: Handle) -> TablePin:
+    def pinned(self, base: Pin, handle: Handle) -> Pin:
         """The pin of a handle that follows `base` on the same branch."""
         pin = replace(base, version=int(handle.version), row_count=int(handle.count_rows()))
         self._datasets.keep(pin, handle)

@@ -39,7 +39,7 @@ from omnigraph.storage.names import (
     lock_name,
     owner_of,
 )
-from omnigraph.storage.records import Commit, CommitId, TablePin
+from omnigraph.storage.records import Commit, CommitId, TablePin, WriteBase, base_of
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
 
@@ -217,22 +217,22 @@ class Branches:
 
     # Forks
 
-    def fork(self, state: State, table_key: TableKey, kept: Kept = NONE_KEPT) -> TablePin:
-        """The table's pin on this branch's own Lance branch, forked if it has none yet. `kept` are
-        the locks that the writer holds already."""
+    def fork(self, state: State, table_key: TableKey, kept: Kept = NONE_KEPT) -> WriteBase:
+        """Return the base of a write: the table's version on this branch's own Lance branch, which
+        is forked if there is none. `kept` are the locks that the writer holds already."""
         pin = state.pins.get(table_key)
         if pin is None:
             raise NotFound("table", table_key)
         owner = owner_of(state.branch)
         if owner is None or pin.branch == owner:
-            return pin
+            return base_of(pin, owner)
         failpoints.hit("fork.before")
         # Of two looks for a fork the one without the lock saves taking it, on a disk, for nothing.
         fork = None if self._datasets.is_remote else self._adopted(pin, owner)
         fork = fork or self._forked(state, pin, kept)
         failpoints.hit("fork.after")
         self._stats.event("branch.forked", table=table_key, branch=owner, version=pin.version)
-        return fork
+        return base_of(fork, owner)
 
     def _adopted(self, pin: TablePin, owner: str) -> TablePin | None:
         """The fork that is there, if it is exactly the base."""

@@ -13,7 +13,7 @@ from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.written_files import version_files
-from omnigraph.storage.records import OperationId, TablePin
+from omnigraph.storage.records import OperationId, TablePin, WriteBase, base_of
 from omnigraph.storage.recovery_records import (
     RECOVERY_SCHEMA,
     Recovery,
@@ -56,7 +56,7 @@ class Audit:
 
         retried(AUDIT, attempt, lost=(CommitRaced,))
 
-    def _staged(self, pin: TablePin, row: pa.Table) -> StagedWrite:
+    def _staged(self, pin: WriteBase, row: pa.Table) -> StagedWrite:
         """One more row. Rows of other operations may come first: an append over them is fine. Now
         and then all rows are written as one fragment, which holds only if none came first."""
         reader = self._tables.reader(pin)
@@ -74,6 +74,6 @@ class Audit:
     def _reader(self) -> TableReader:
         return self._tables.reader(self._pin())
 
-    def _pin(self) -> TablePin:
+    def _pin(self) -> WriteBase:
         head = self._datasets.head(LOCATION, None)
-        return TablePin(TableKey("audit"), LOCATION, head)
+        return base_of(TablePin(TableKey("audit"), LOCATION, head), None)

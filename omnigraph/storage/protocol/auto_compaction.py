@@ -25,7 +25,7 @@ from omnigraph.storage.manifest import published_at
 from omnigraph.storage.manifest.manifest import Manifest
 from omnigraph.storage.manifest.state import LOCATION, publish_lock
 from omnigraph.storage.names import owner_of
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import TablePin, WriteBase
 from omnigraph.storage.stats import Stats
 
 _CLASSES = 4
@@ -78,7 +78,7 @@ class Folding:
         """Whether the next commit on this version should fold the table."""
         return self._on and class_to_fold(self._datasets.handle(base), incoming=1) is not None
 
-    def fold_table(self, pin: TablePin) -> TablePin:
+    def fold_table(self, pin: WriteBase) -> WriteBase:
         """The table with its small fragments folded, under its lock and inside a sidecar."""
         failpoints.hit("fold.table_before")
         head = self._datasets.open(pin.location, pin.branch, pin.version)

@@ -51,11 +51,18 @@ from omnigraph.storage.protocol.intent import AlreadyMarked, Intent, change_of
 from omnigraph.storage.protocol.promote import Promotions
 from omnigraph.storage.protocol.reclaim import Reclaims
 from omnigraph.storage.protocol.sidecars import Sidecar, Sidecars, SidecarTable
-from omnigraph.storage.records import Commit, CommitId, OperationId, SchemaId, TablePin
+from omnigraph.storage.records import (
+    Commit,
+    CommitId,
+    OperationId,
+    SchemaId,
+    TablePin,
+    WriteBase,
+)
 from omnigraph.storage.stats import Stats
 from omnigraph.types import TableKey
 
-Step = Callable[[TablePin], StagedWrite | TablePin | None]
+Step = Callable[[WriteBase], StagedWrite | WriteBase | None]
 """A further version of a table, staged once the one before it is its head. A pin is what Lance has
 committed by itself."""
 
@@ -248,7 +255,9 @@ class Committer:
         """The tables whose heads are looked at before anything is durable."""
         if self._is_refused_alone(prepared, now):
             return {}
-        written = {write.staged.table_key: write.staged.base for write in prepared.writes}
+        written: dict[TableKey, TablePin] = {
+            write.staged.table_key: write.staged.base for write in prepared.writes
+        }
         # A schema change settles dead writers of any table first, under the schema they wrote for.
         # A table that a branch has not forked is not its own: others move that head.
         owner = owner_of(prepared.intent.branch)

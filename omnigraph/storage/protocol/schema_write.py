@@ -18,7 +18,7 @@ from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.names import owner_of, table_location
 from omnigraph.storage.protocol.commit import Prepared
 from omnigraph.storage.protocol.write import Write
-from omnigraph.storage.records import RowCounts, SchemaId, TablePin, Tombstone
+from omnigraph.storage.records import RowCounts, SchemaId, Tombstone, WriteBase
 from omnigraph.types import TableKey
 
 
@@ -30,7 +30,7 @@ class SchemaWrite(Write):
         self._schema: SchemaId | None = None
         self._narrows = False
         self._renames: dict[TableKey, TableKey] = {}
-        self._new: dict[TableKey, TablePin] = {}
+        self._new: dict[TableKey, WriteBase] = {}
         self._dropped: dict[TableKey, Tombstone] = {}
         self._files: dict[str, bytes] = {}
         self._reclaim: list[str] = []
@@ -81,7 +81,7 @@ class SchemaWrite(Write):
         base = self.base(table_key)
         self._bury(replace(base, version=base.version + 1))
 
-    def _bury(self, pin: TablePin) -> None:
+    def _bury(self, pin: WriteBase) -> None:
         owner = owner_of(self._state.branch)
         self._dropped[pin.table_key] = Tombstone(pin.table_key, pin.version, owner, pin.location)
 

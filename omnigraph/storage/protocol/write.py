@@ -30,6 +30,7 @@ from omnigraph.storage.records import (
     OperationId,
     Origin,
     TablePin,
+    WriteBase,
     facts_of,
 )
 from omnigraph.types import TableKey
@@ -60,7 +61,7 @@ class Write:
         self._kind = kind
         self.turn = turn
         self._operation = OperationId(str(ULID()))
-        self._bases: dict[TableKey, TablePin] = {}
+        self._bases: dict[TableKey, WriteBase] = {}
         self._relied_on: dict[TableKey, TablePin] = {}
         self._writes: dict[TableKey, TableWrite] = {}
 
@@ -98,8 +99,8 @@ class Write:
         self._keep(self._tables.stage_append(self._base(table_key), rows), is_own=True)
 
     @unpublished()
-    def base(self, table_key: TableKey) -> TablePin:
-        """The version of a table that this write builds on, on the write's own branch."""
+    def base(self, table_key: TableKey) -> WriteBase:
+        """Return the version of a table that this write builds on, in the folder of its branch."""
         if table_key not in self._bases:
             self._bases[table_key] = self._branches.fork(self._state, table_key, self.turn.kept)
         return self._bases[table_key]
@@ -173,14 +174,14 @@ class Write:
         self._writes[staged.table_key] = TableWrite(staged, steps)
 
     def then(
-        self, table_key: TableKey, step: Callable[[TableStaging, TablePin], StagedWrite | None]
+        self, table_key: TableKey, step: Callable[[TableStaging, WriteBase], StagedWrite | None]
     ) -> None:
         """A further version of a table that has a staged one: what a branch merge needs."""
         write = self._writes[table_key]
         bound: Step = lambda pin: step(self._tables, pin)  # noqa: E731
         self._writes[table_key] = replace(write, then=(*write.then, bound))
 
-    def _base(self, table_key: TableKey) -> TablePin:
+    def _base(self, table_key: TableKey) -> WriteBase:
         if table_key in self._writes:
             raise BadRequest(f"{table_key} has a staged write", "fold the rows of a table into one")
         return self.base(table_key)

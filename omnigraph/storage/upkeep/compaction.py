@@ -26,14 +26,14 @@ from omnigraph.storage.lance.staging import StagedWrite
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.protocol.commit import Step
-from omnigraph.storage.records import TablePin
+from omnigraph.storage.records import TablePin, WriteBase
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
     """Fragments that become one."""
 
-    base: TablePin
+    base: WriteBase
     fragments: tuple[int, ...]
     ordered: bool  # whether an ordered index will cover them
     rows: int = 0
@@ -43,7 +43,7 @@ class Rewrite:
 class SegmentPart:
     """A part of a segment of an index; `segment` counts those of the plan."""
 
-    base: TablePin
+    base: WriteBase
     segment: int
     request: IndexRequest
     fragments: tuple[int, ...]
@@ -60,7 +60,7 @@ RunTasks = Callable[[Sequence[Task]], Sequence[Outcome]]
 class TablePlan:
     """What a table needs."""
 
-    base: TablePin
+    base: WriteBase
     fragments: int
     rewrites: tuple[Rewrite, ...]
     indexes: IndexPlan
@@ -110,7 +110,7 @@ class Compactor:
         self._residual = InlineResidual(datasets)
 
     def plan(
-        self, pin: TablePin, requests: Sequence[IndexRequest], *, compacts: bool = True
+        self, pin: WriteBase, requests: Sequence[IndexRequest], *, compacts: bool = True
     ) -> TablePlan:
         """What makes fragments few and brings these indexes up to date; with `compacts` off, the
         indexes alone."""
@@ -162,7 +162,7 @@ class Compactor:
         base = done.plan.base
         if now == base:
             return True
-        if (now.location, now.branch, now.fork) != (base.location, base.branch, base.fork):
+        if now.home != base.home:
             return False
         before, after = self._datasets.handle(base), self._datasets.handle(now)
         if before.schema != after.schema or _segments(before) != _segments(after):
@@ -171,7 +171,7 @@ class Compactor:
         used |= {number for each in done.plan.indexes.segments for number in each.fragments}
         return _metadata(before, used) == _metadata(after, used)
 
-    def stage(self, done: TableDone, now: TablePin) -> tuple[StagedWrite, tuple[Step, ...]]:
+    def stage(self, done: TableDone, now: WriteBase) -> tuple[StagedWrite, tuple[Step, ...]]:
         """What was done, on a version that `holds` it: the indexes, and then the fragments."""
         handle = self._datasets.handle(now)
         if done.segments:
@@ -193,7 +193,7 @@ class Compactor:
             for uuid in {str(segment.uuid) for segment in done.segments} - named:
                 self._objects.delete_prefix(f"{folder}/_indices/{uuid}")
 
-    def _commit_rewrites(self, done: TableDone, pin: TablePin) -> TablePin:
+    def _commit_rewrites(self, done: TableDone, pin: WriteBase) -> WriteBase:
         head = self._datasets.open(pin.location, pin.branch, pin.version)
         head = self._residual.commit_rewrites(head, done.rewrites)
         return self._tables.pinned(pin, head)

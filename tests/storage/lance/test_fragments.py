@@ -4,9 +4,12 @@ import pickle
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
+from omnigraph.errors import StorageFailed
 from omnigraph.storage.opening import create, open_store
 from omnigraph.storage.protocol.intent import WriterKind
+from omnigraph.storage.records import base_of
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
@@ -76,3 +79,37 @@ def test_an_upsert_takes_a_stream(tmp_path: Path) -> None:
     store.commit(write)
     rows = store.reader(store.snapshot(), PERSON).rows().to_pylist()
     assert {row["id"]: row["n"] for row in rows} == {"a": 0, "b": 5, "c": 5}
+
+
+def test_fragments_written_for_another_branch_are_refused(tmp_path: Path) -> None:
+    """A version of a branch looks for its files in the folder of the branch."""
+    store = _store(tmp_path)
+    first = store.begin(kind=WriterKind.LOAD)
+    first.append(PERSON, _rows("a", "b"))
+    store.commit(first)
+    main = base_of(store.snapshot().tables[PERSON], None)
+    added = store.tables.write_fragments(main, _rows("c"), replacing=False)
+    left, gone = store.tables.without_rows(main, pa.array([0], pa.uint64()))
+    store.branches.create("b")
+    write = store.begin("b", kind=WriterKind.LOAD)
+    with pytest.raises(StorageFailed, match="written for another branch"):
+        write.fragments(PERSON, added)
+    with pytest.raises(StorageFailed, match="nothing was published"):
+        write.replace_rows(PERSON, left=left, gone=gone, added=(), updated=0)
+    store.branches.delete("b")
+    store.branches.create("b")
+    again = store.begin("b", kind=WriterKind.LOAD)
+    stale = store.tables.write_fragments(again.base(PERSON), _rows("d"), replacing=False)
+    store.branches.delete("b")
+    store.branches.create("b")
+    with pytest.raises(StorageFailed, match="deleted and created again"):
+        store.begin("b", kind=WriterKind.LOAD).fragments(PERSON, stale)
+
+
+def test_a_version_in_the_folder_of_another_branch_is_no_base(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    store.branches.create("b")
+    pin = store.snapshot("b").tables[PERSON]
+    with pytest.raises(StorageFailed, match="lies in the folder of 'main', not in that of 'b'"):
+        base_of(pin, "b")
+    assert store.begin("b", kind=WriterKind.LOAD).base(PERSON).branch == "b"
