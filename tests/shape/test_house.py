@@ -24,6 +24,7 @@ TESTS = ROOT / "tests"
 NOT_ROOMS = {
     "contract": "one suite over local disk and S3",
     "fixtures": "data, golden pairs, graphs of earlier programs",
+    "model": "random histories of a whole graph beside a model",
     "shape": "the project as a whole",
     "substrate": "what Lance must do",
 }
