@@ -28,6 +28,7 @@ from omnigraph.errors import BadRequest, OmnigraphError, StorageFailed
 from omnigraph.exec.load.block_files import BlockFile, fetched
 from omnigraph.exec.load.exchange import ThreadExchange
 from omnigraph.exec.load.finish import Finish, IntakeResult
+from omnigraph.exec.load.load_write import LoadWrite, begun
 from omnigraph.exec.load.patch import PatchFinish
 from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
@@ -36,7 +37,7 @@ from omnigraph.exec.upkeep.after_load import after_load
 from omnigraph.pipeline.shared_scratch import SharedFolder, scratch_parent
 from omnigraph.pipeline.source_options import SourceOptions
 from omnigraph.pipeline.tasks import LoadJob, PartDone, gathered, run_batches
-from omnigraph.storage.protocol.intent import AlreadyMarked, WriterKind
+from omnigraph.storage.protocol.intent import AlreadyMarked
 from omnigraph.storage.store import Store
 
 BUCKETS = 64
@@ -94,9 +95,7 @@ class _LoadWriter:
         catalog = schemas.current(self._options.branch).catalog
         request = self._request(catalog)
         assert request.owner is not None
-        write = store.begin(
-            request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=catalog.schema_id
-        )
+        write = LoadWrite(store, catalog, request)
         table = request.owner.table
         self._folder = SharedFolder.beside(store)
         self._job = LoadJob(
@@ -148,10 +147,7 @@ class _LoadWriter:
         taken.rows = blocks
         finish_kind = PatchFinish if request.mode == "patch" else Finish
         finish = finish_kind(store, catalog, request, blocks, taken, exchange)
-        write = store.begin(
-            request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=catalog.schema_id
-        )
-        finish.commit(write, lambda stage, rows: None)
+        finish.commit(begun(store, catalog, request), lambda stage, rows: None)
         return taken
 
 

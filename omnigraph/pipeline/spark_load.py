@@ -23,6 +23,7 @@ from omnigraph.errors import StorageFailed
 from omnigraph.exec.load.exchange import Blocks
 from omnigraph.exec.load.finish import Finish, IntakeResult
 from omnigraph.exec.load.inputs import Input
+from omnigraph.exec.load.load_write import LoadWrite
 from omnigraph.exec.load.local import bucket_count
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.patch import PatchFinish
@@ -38,8 +39,6 @@ from omnigraph.pipeline.shared_scratch import SharedFolder, scratch_parent
 from omnigraph.pipeline.shuffle_exchange import InputChanged, ShuffleExchange
 from omnigraph.pipeline.splits import split
 from omnigraph.pipeline.tasks import LoadJob, PartDone, gathered, run_batches, run_part
-from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
 
@@ -179,10 +178,7 @@ class SparkLoad:
     ) -> tuple[Commit, IntakeResult]:
         """Read everything, check everything, commit once."""
         request = self._request
-        schema = self._catalog.schema_id
-        write = self._store.begin(
-            request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=schema
-        )
+        write = LoadWrite(self._store, self._catalog, request)
         job = replace(self._job(write), are_joined=len(parts) != 1)
         results, blocks = self._read(job, parts, frame)
         taken = gathered(results, keep_rejects=request.rejects is not None)
@@ -199,9 +195,9 @@ class SparkLoad:
             files=[part.label if isinstance(part, Part) else part.file for part in parts],
             first_lines=_first_lines(parts, results),
         )
-        return finish.commit(write, self._progress), taken
+        return finish.commit(write.current, self._progress), taken
 
-    def _job(self, write: Write) -> LoadJob:
+    def _job(self, write: LoadWrite) -> LoadJob:
         owners: tuple[Owner, ...] = (*self._catalog.nodes.values(), *self._catalog.edges.values())
         # Rows that meet others by id are staged later; other modes write beside the tables.
         written = owners if self._request.mode not in BY_ID else ()

@@ -29,6 +29,7 @@ from omnigraph.exec.load.checks import (
 from omnigraph.exec.load.committed import Committed, Planned
 from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys, spill_of
 from omnigraph.exec.load.input_lines import at_input_lines
+from omnigraph.exec.load.load_write import begun
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.parallel_edges import beside_equal
 from omnigraph.exec.load.recheck import Rechecked, inserted_since
@@ -41,7 +42,6 @@ from omnigraph.exec.topology.end_numbers import LoadedEnds
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.locks.turns import Turn
-from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit, Home, TablePin
 from omnigraph.storage.store import Store
@@ -218,13 +218,7 @@ def publish_load(
             current.turn = turn
         else:
             # Inside its turn a write settles dead writers whose locks it keeps.
-            current = store.begin(
-                request.branch,
-                kind=WriterKind.LOAD,
-                **request.note.stated,
-                schema=catalog.schema_id,
-                turn=turn,
-            )
+            current = begun(store, catalog, request, turn)
         prepare(current)
         return store.commit(current, mark=request.once)
 

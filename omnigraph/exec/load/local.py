@@ -16,6 +16,7 @@ from omnigraph.exec.allocator import give_back
 from omnigraph.exec.load.exchange import AHEAD, THREADS, ThreadExchange, write_threads
 from omnigraph.exec.load.finish import Finish, IntakeResult
 from omnigraph.exec.load.intake import FragmentSink, Intake, Ready, RowSink
+from omnigraph.exec.load.load_write import LoadWrite
 from omnigraph.exec.load.patch import PatchFinish
 from omnigraph.exec.load.pieces import Piece, ready_piece
 from omnigraph.exec.load.request import BY_ID, LoadRequest
@@ -25,8 +26,6 @@ from omnigraph.exec.progress import Meter
 from omnigraph.exec.rules.faults import Faults
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.end_numbers import EndNumbers
-from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
 
@@ -70,10 +69,7 @@ class Loading:
     def run(self, pieces: Iterator[Piece]) -> tuple[Commit, IntakeResult]:
         """Read everything, check everything, commit once."""
         request = self._request
-        schema = self._catalog.schema_id
-        write = self._store.begin(
-            request.branch, kind=WriterKind.LOAD, **request.note.stated, schema=schema
-        )
+        write = LoadWrite(self._store, self._catalog, request)
         taken = self._take(write, pieces)
         self._give_back()
         finish_kind = PatchFinish if request.mode == "patch" else Finish
@@ -81,7 +77,7 @@ class Loading:
         finish = finish_kind(
             self._store, self._catalog, request, self._keys, taken, exchange, self._files
         )
-        commit = finish.commit(write, self._meter.report)
+        commit = finish.commit(write.current, self._meter.report)
         self._give_back()
         return commit, taken
 
@@ -90,7 +86,7 @@ class Loading:
         if self._is_large:
             give_back()
 
-    def _take(self, write: Write, pieces: Iterator[Piece]) -> IntakeResult:
+    def _take(self, write: LoadWrite, pieces: Iterator[Piece]) -> IntakeResult:
         request = self._request
         sink = (
             RowSink(
@@ -109,7 +105,7 @@ class Loading:
         # Committed nodes stay only where a load appends.
         ends = None
         if request.mode == "append":
-            ends = EndNumbers(self._store, lambda table: write.read(table).pin)
+            ends = EndNumbers(self._store, lambda table: write.current.read(table).pin)
 
         def ready(piece: Piece) -> tuple[Piece, Faults, list[Ready]]:
             return piece, *ready_piece(self._catalog, request, piece, self._keys.buckets, ends)
