@@ -109,16 +109,17 @@ def config() -> Config:
     """The settings; read once, unless they change."""
     path = home() / "config.yaml"
     try:
-        written = path.stat().st_mtime_ns
+        facts = path.stat()
     except FileNotFoundError:
         return Config(path)
     except OSError as cause:
         raise BadRequest(f"cannot read {path}: {cause.strerror}", "correct or remove it") from None
-    return _read(path, written)
+    # Two writes within a tick of the clock have the same time.
+    return _read(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, written: int) -> Config:
+def _read(path: Path, written: tuple[int, int, int]) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:

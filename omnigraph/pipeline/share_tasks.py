@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from omnigraph.errors import OmnigraphError, StorageFailed
+from omnigraph.errors import NotFound, OmnigraphError, StorageFailed
 from omnigraph.exec.limits import Limits
 from omnigraph.exec.profile import Figures
 from omnigraph.exec.read.added_up import ROWS_ALONE
@@ -26,7 +26,7 @@ from omnigraph.lru import Lru
 from omnigraph.pipeline.executors import Where
 from omnigraph.pipeline.worker_garbage import spare_what_is_loaded
 from omnigraph.plan import ir
-from omnigraph.storage.records import Snapshot
+from omnigraph.storage.records import CommitId, Snapshot
 
 _OPEN_MAX = 4
 _ENDLESS_MS = 10**12
@@ -61,7 +61,7 @@ class ShareTask:
 
     def run(self, numbers: Batches) -> Batches:
         """The columns of these shares."""
-        reading = _reading(self.asked.where, self.asked.limits)
+        reading = _reading(self.asked)
         reading.embedder = self.asked.embedder
         try:
             for batch in numbers:
@@ -112,14 +112,41 @@ def as_schema(part: pa.Table, schema: pa.Schema) -> Batches:
     yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
 
 
-_READINGS: Lru[tuple[str, str, Limits], Reading] = Lru(_OPEN_MAX)
+@dataclass(slots=True)
+class _OpenGraph:
+    """A graph that this executor has open, and the last commit that was read in it."""
+
+    reading: Reading
+    commit: CommitId
+
+    def is_at(self, where: Where, commit: CommitId) -> bool:
+        """Check that the graph at the address still has the last commit: a graph that was removed
+        and made again there, or restored from a backup, gives its table versions numbers that
+        these had."""
+        if commit == self.commit:
+            return True
+        store = where.open()
+        try:
+            store.history.get(self.commit)
+        except NotFound:
+            return False
+        finally:
+            store.close()
+        self.commit = commit
+        return True
 
 
-def _reading(where: Where, limits: Limits) -> Reading:
+_OPEN: Lru[tuple[str, str, Limits], _OpenGraph] = Lru(_OPEN_MAX)
+
+
+def _reading(asked: Asked) -> Reading:
+    where, limits, commit = asked.where, asked.limits, asked.snapshot.commit_id
     key = where.uri, repr(sorted((where.storage_options or {}).items())), limits
-    reading = _READINGS.get(key)
-    if reading is None:
-        reading = Reading(where.open(), replace(limits, time_ms_max=_ENDLESS_MS))
-        for evicted in _READINGS.put(key, reading):
-            evicted.close()
-    return reading
+    known = _OPEN.get(key)
+    if known is not None and known.is_at(where, commit):
+        return known.reading
+    made = _OpenGraph(Reading(where.open(), replace(limits, time_ms_max=_ENDLESS_MS)), commit)
+    replaced = [] if known is None else [known]
+    for each in (*replaced, *_OPEN.put(key, made)):
+        each.reading.close()
+    return made.reading

@@ -19,11 +19,14 @@ from omnigraph.exec.schema.migrate import SchemaApplied
 from omnigraph.exec.schemas import Accepted, accepted
 from omnigraph.graph.schema import SchemaView
 from omnigraph.graph.source_text import schema_text
+from omnigraph.lru import Lru
 from omnigraph.remote.from_wire import Document, commit_or_none
 from omnigraph.remote.http_connection import given
 from omnigraph.remote.remote_session import RemoteSession
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import SchemaId
+
+_SCHEMAS_MAX = 256
 
 
 class RemoteSchema(SchemaView):
@@ -32,7 +35,7 @@ class RemoteSchema(SchemaView):
     def __init__(self, session: RemoteSession) -> None:
         self._session = session
         self._http = session.http
-        self._decoded: dict[str, Accepted] = {}
+        self._decoded: Lru[SchemaId, Accepted] = Lru(_SCHEMAS_MAX)
 
     @property
     def text(self) -> str:
@@ -61,7 +64,8 @@ class RemoteSchema(SchemaView):
         schema = self._decoded.get(schema_id)
         if schema is None:
             catalog = replace(codec.decode(document["catalog"]), schema_id=schema_id)
-            schema = self._decoded[schema_id] = Accepted(schema_id, text, catalog)
+            schema = Accepted(schema_id, text, catalog)
+            self._decoded.put(schema_id, schema)
         return schema
 
     @checked

@@ -344,12 +344,12 @@ class Store(LateParts):
     def forget(self) -> None:
         """Let go of every open handle and everything remembered. A later use opens them again."""
         self.datasets.close()
-        self.tables.id_index.clear()
-        self.tables.direct.clear()
+        self.tables.forget()
         self.derived.clear()
         self.derived.files.close()
         self.deltas.clear()
         self.manifest.close()
+        self.queries.marks.clear()
         self.history.close()
 
     def require_writable(self) -> None:

@@ -1,11 +1,13 @@
 """Where a command takes its graph, its actor and its looks from when nobody says."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from omnigraph import environment
+from omnigraph.cli.config import config
 from tests.cli.program import document, lines, run
 
 WHO = "query who() { match { $p: Person } return { $p.name as name } order { name } limit 1 }"
@@ -293,3 +295,12 @@ def test_config_shows_the_settings(no_settings: Path) -> None:
     shown = document("config")
     assert (shown["path"], shown["actor"], shown["store"]) == (str(path), "act-ada", "x.omni")
     assert f"path: {path}" in lines("config")
+
+
+def test_settings_that_change_within_a_tick_of_the_clock_are_read_again(no_settings: Path) -> None:
+    actors = []
+    for name in ("act-one", "act-three"):
+        path = write(no_settings, f"operator: {{actor: {name}}}\n")
+        os.utime(path, ns=(1, 1))
+        actors.append(config().actor)
+    assert actors == ["act-one", "act-three"]

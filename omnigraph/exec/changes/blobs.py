@@ -91,7 +91,8 @@ def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Sele
     uri = cell.get(BLOB_URI) or None
     pin = reader.pin
     # The version that wrote the row: what others write to the table leaves the tag as it is.
-    facts = f"{pin.location}|{pin.branch}|{rows[UPDATED][0].as_py()}|{row_id}|{prop.id}"
+    line = f"{pin.location}|{pin.branch}|{pin.fork}"
+    facts = f"{line}|{rows[UPDATED][0].as_py()}|{row_id}|{prop.id}"
     return BlobCell(
         size=None if uri else int(cell.get(BLOB_SIZE) or 0),
         etag=None if uri else f'"{hashlib.sha256(facts.encode()).hexdigest()[:32]}"',

@@ -6,7 +6,7 @@ nothing is sent: vectors of new texts stay null until `embed` makes up for them.
 fails refuses the write, whole.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -44,17 +44,19 @@ def embedded_properties(owner: Type) -> list[tuple[Property, Embed]]:
 
 @dataclass(slots=True)
 class TextVectors:
-    """Vectors by text, of one provider: an LRU that is shared by the writes of a graph."""
+    """LRU of vectors by provider, dimension and text, shared by the writes of a graph."""
 
-    _kept: Lru[tuple[str, int, str], Vector] = field(
+    _kept: Lru[tuple[Hashable, int, str], Vector] = field(
         default_factory=lambda: Lru(_REMEMBERED_COMPONENTS, len)
     )
 
     def of(self, provider: Provider, texts: Sequence[str], dimension: int) -> dict[str, Vector]:
         """The vector of each text; texts that are not remembered are sent, some at a time."""
         vectors: dict[str, Vector] = {}
+        # Two services may give one name to two models.
+        maker = provider if isinstance(provider, Hashable) else provider.model
         for text in texts:
-            kept = self._kept.get((provider.model, dimension, text))
+            kept = self._kept.get((maker, dimension, text))
             if kept is not None:
                 vectors[text] = kept
         missing = [text for text in dict.fromkeys(texts) if text not in vectors]
@@ -65,7 +67,7 @@ class TextVectors:
                 raise EmbeddingFailed(cause.provider, cause.detail + _LATER) from cause
             for text, vector in zip(batch, made, strict=True):
                 vectors[text] = vector
-                self._kept.put((provider.model, dimension, text), vector)
+                self._kept.put((maker, dimension, text), vector)
         return vectors
 
 

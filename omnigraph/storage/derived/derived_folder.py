@@ -257,6 +257,8 @@ class DerivedFiles:
             with suppress(OSError):
                 aside.unlink()
             return None
+        with self._turn:
+            self._rejected.discard(path)  # a damaged file that is made again may have its name
         self._stats.event("derived.written", path=str(path), bytes=size)
         self._prune(folder, name)
         return self.opened(DerivedEntry(name, path, size, pin.location))
@@ -307,9 +309,12 @@ class DerivedFiles:
                 remote.remove(Path(segment, text))
 
     def close(self) -> None:
-        """Forget every mapping."""
+        """Forget every mapping, and what an object store listed."""
         with self._turn:
             self._open.clear()
+            self._rejected.clear()
+        if self._remote is not None:
+            self._remote.clear()
 
 
 def is_of(file: MappedFile, kind: str, pin: TablePin, fingerprint: str) -> bool:

@@ -97,6 +97,12 @@ class RemoteCopies:
         with suppress(OmnigraphError):
             self._objects.delete(self._key(path))
 
+    def clear(self) -> None:
+        """Forget what the store listed."""
+        self._sizes = {}
+        self._looked_s = float("-inf")
+        self._asked.clear()
+
     def _key(self, path: Path) -> str:
         return f"{self._folder}/{path.parent.name}/{path.name}"
 

@@ -163,6 +163,10 @@ class Homes:
                 raise GraphMoved(self._root.uri, recorded)
             self._known.add(recorded)
 
+    def clear(self) -> None:
+        """Forget the roots that were compared."""
+        self._known.clear()
+
 
 def is_root(recorded: str, root: Root) -> bool:
     """Whether the root of a base path is this root, also by another name of the same folder."""

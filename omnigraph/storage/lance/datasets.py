@@ -164,6 +164,7 @@ class Datasets:
         self._handles.clear()
         self._roots.clear()
         self.fork_refs.clear()
+        self._homes.clear()
 
     # Versions
 

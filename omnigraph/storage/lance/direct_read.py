@@ -175,8 +175,9 @@ class DirectReader:
         return located, [left]
 
     def clear(self) -> None:
-        """Close every file."""
+        """Close every file, and forget the row ids of fragments."""
         self._readers.clear()
+        self._row_ids.clear()
 
     def _row_ids_of(self, fragment: LanceFragment) -> RowIds | None:
         metadata = fragment.metadata

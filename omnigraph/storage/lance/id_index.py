@@ -35,6 +35,7 @@ from omnigraph.storage.records import TablePin
 
 NO_ADDRESS = np.uint64(2**64 - 1)
 _FREE = -1
+_LINES_MAX = 1_024  # tables on branches whose lookups are counted
 
 _Line = tuple[str, str | None, str]
 """A table on one incarnation of one Lance branch: along it versions only grow."""
@@ -177,7 +178,7 @@ class IdIndex:
     def __init__(self, read_rows: ReadRows) -> None:
         self._read_rows = read_rows
         self._tables: Lru[_Line, _TableIds] = Lru(COSTS.id_index_rows_max, len)
-        self._lookups: dict[_Line, int] = {}
+        self._lookups: Lru[_Line, int] = Lru(_LINES_MAX)
         self._turn = Lock()
 
     def has(self, pin: TablePin) -> bool:
@@ -269,17 +270,15 @@ class IdIndex:
         """Read the rows of fragments that are not known, unless that takes too long."""
         line = _line(pin)
         rows = sum(fragment.metadata.physical_rows for fragment in fresh)
-        self._lookups[line] = self._lookups.get(line, 0) + lookups
-        if (
-            rows > self._lookups[line] * COSTS.id_index_rows_per_lookup
-            or rows > self._tables.weight_max
-        ):
+        lookups += self._lookups.get(line, 0)
+        self._lookups.put(line, lookups)
+        if rows > lookups * COSTS.id_index_rows_per_lookup or rows > self._tables.weight_max:
             return False
         self._tables.pop(line)  # a read that ends half-way leaves nothing half known
         known.table.reserve(len(known.table) + rows)
         for batch in self._read_rows(pin, handle, fresh):
             known.add(known.find(batch.column(0)), batch.column(1).to_numpy())
-        self._lookups.pop(line, None)
+        self._lookups.pop(line)
         return True
 
     def clear(self) -> None:

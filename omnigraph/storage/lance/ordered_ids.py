@@ -51,6 +51,10 @@ class OrderedIds:
             self._bounds.put(key, known)
         return known
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._bounds.clear()
+
 
 def _probe(handle: Handle, fragment: LanceFragment) -> Probe:
     def probe(position: int) -> tuple[str, int]:

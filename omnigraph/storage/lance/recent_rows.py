@@ -30,3 +30,7 @@ class RecentRows:
     def row_id(self, pin: TablePin, entity: str) -> int | None:
         """The row id that an entity had when it was last seen; None if it was not."""
         return self._rows.get((pin.location, entity))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._rows.clear()

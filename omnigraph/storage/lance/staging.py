@@ -97,6 +97,13 @@ class TableStaging:
         with self._datasets.lance_call("scan", pin.table_key):
             yield from handle.scanner(columns=[KEY, ADDRESS], fragments=fragments).to_batches()
 
+    def forget(self) -> None:
+        """Forget what was read of every table."""
+        self.id_index.clear()
+        self.direct.clear()
+        self._recent_rows.clear()
+        self._ordered_ids.clear()
+
     def reader(self, pin: TablePin, arriving: Arriving = uncounted) -> TableReader:
         """The table at a published version. `arriving` counts what is read of it."""
         handle = self._datasets.handle(pin)

@@ -178,12 +178,15 @@ class Manifest:
         )
 
     def at_commit(self, commit: Commit) -> Snapshot:
-        """What a read at a past commit sees."""
+        """Return what a read at a past commit sees. Raises `Reclaimed` if it is gone, also when
+        its branch was deleted and another of its name has a version of that number."""
         try:
             handle = self._datasets.open(LOCATION, commit.branch, commit.manifest_version)
         except NotFound as cause:
             raise Reclaimed("commit", commit.id) from cause
         state = self._past_state(commit, handle)
+        if state.head != commit.id:
+            raise Reclaimed("commit", commit.id)
         return replace(self._snapshot(state), commit_id=commit.id)
 
     def require_whole(self, commit: Commit) -> None:

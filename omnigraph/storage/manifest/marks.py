@@ -50,6 +50,11 @@ class MarkIndex:
         """Add a fragment that this process wrote: it holds one commit, whose mark is known."""
         self._add({files_of(fragment): {} if mark is None else {hash(mark): [version]}})
 
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._turn:
+            self._by_files.clear()
+
     def _add(self, fragments: dict[tuple[str, ...], MarkedVersions]) -> None:
         with self._turn:
             if len(self._by_files) > _FRAGMENTS_MAX:
