@@ -62,11 +62,13 @@ SCHEMA_LOCK = lock_name("a-schema-change", "")  # taken before all others
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a store behaves. `fold` off leaves small fragments to `optimize`; `external_blobs` are
-    the bases that blobs may be copied from; `durability` is `fsync`, `os`, or the graph's own."""
+    the bases that blobs may be copied from; `durability` is `fsync`, `os`, or the graph's own;
+    `derived` off reads tables alone, which tests compare with."""
 
     fold: bool = True
     external_blobs: tuple[str, ...] = ()
     durability: str | None = None
+    derived: bool = True
     lease_term_s: float = LEASE_TERM_S
     lock_wait_s: float = LOCK_WAIT_S
 
@@ -96,7 +98,9 @@ class Store(LateParts):
         self.derived = DerivedBases(
             self.datasets,
             self.deltas,
-            DerivedFiles(where, self.objects, self.stats, read_only=read_only),
+            DerivedFiles(
+                where, self.objects, self.stats, read_only=read_only, enabled=settings.derived
+            ),
         )
         self.tables.finder = self.derived
         tag_refs = TagRefs(where, self.datasets, self.objects)

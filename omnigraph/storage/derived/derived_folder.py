@@ -78,11 +78,21 @@ class DerivedEntry:
 
 
 class DerivedFiles:
-    """The derived files of one graph. Safe to share between threads."""
+    """The derived files of one graph. Safe to share between threads. With `enabled` off there are
+    none: every answer comes from tables."""
 
-    def __init__(self, where: Root, objects: Objects, stats: Stats, *, read_only: bool) -> None:
+    def __init__(
+        self,
+        where: Root,
+        objects: Objects,
+        stats: Stats,
+        *,
+        read_only: bool,
+        enabled: bool = True,
+    ) -> None:
         self._stats = stats
-        self._remote = None if where.is_local else RemoteCopies(objects, FOLDER)
+        self._enabled = enabled
+        self._remote = RemoteCopies(objects, FOLDER) if enabled and not where.is_local else None
         self._where = where
         self._read_only = read_only
         self._open: dict[Path, MappedFile] = {}
@@ -100,6 +110,8 @@ class DerivedFiles:
     @property
     def _target(self) -> Path | None:
         """The folder that this handle writes to."""
+        if not self._enabled:
+            return None
         return self._user_folder() if self._read_only or self.own is None else self.own
 
     def _user_folder(self) -> Path | None:
@@ -111,6 +123,8 @@ class DerivedFiles:
         return self._cache
 
     def _folders(self) -> list[Path]:
+        if not self._enabled:
+            return []
         folders = [] if self.own is None else [self.own]
         if self._read_only or self.own is None:
             cache = self._user_folder()
