@@ -111,6 +111,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=sys.maxsize, help="stop after this many")
     parser.add_argument("--failures", type=int, default=sys.maxsize, help="stop after this many")
     parser.add_argument("--out", type=Path, default=Path(".build/model"), help="scripts go here")
+    parser.add_argument("--no-shrink", action="store_true", help="leave failures as long as found")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
 
@@ -127,6 +128,7 @@ def main() -> int:
         minutes=given.minutes,
         steps_max=given.steps,
         failures_max=given.failures,
+        shrink=not given.no_shrink,
         report=report,
     )
     print(tally)

@@ -6,6 +6,7 @@ from tests.model import oracles
 from tests.model.campaign import run_campaign
 from tests.model.data import State
 from tests.model.history import Disagreement, Setting, Step, run_history, shrunk
+from tests.model.planted import FAULTS
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
@@ -56,6 +57,13 @@ def test_steps_that_do_not_apply_are_skipped() -> None:
     ]
     taken, failure = run_history(Setting(1, has_other_process=False), steps)
     assert (taken, failure) == (1, None)
+
+
+def test_every_planted_fault_still_fits_the_source() -> None:
+    assert {fault.name: fault.occurrences() for fault in FAULTS} == {
+        fault.name: 1 for fault in FAULTS
+    }
+    assert len(FAULTS) >= 10
 
 
 @pytest.mark.slow
