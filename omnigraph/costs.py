@@ -99,6 +99,38 @@ class Costs:
         "written again",
         measured="each is up to three calls to whoever opens the graph (bench/s3_calls.py)",
     )
+    derived_files_kept = _threshold(
+        4,
+        low=(1, 3),
+        decides="files of one line that are kept: older versions are read by way of the next "
+        "newer one",
+    )
+    verify_whole_reads_min = _threshold(
+        4096,
+        low=(0, 8),
+        decides="scattered reads of a mapped array from which its blocks are verified at once",
+    )
+    radix_rows_min = _threshold(
+        1024,
+        low=(0, 6),
+        decides="numbers from which pairs are sorted by their digits; fewer are compared by Arrow",
+    )
+    radix_rows_together = _threshold(
+        1 << 16,
+        low=(1, 8),
+        decides="numbers whose digits are taken together",
+    )
+    hash_texts_together = _threshold(
+        32_768,
+        low=(1, 8),
+        decides="texts that are hashed together",
+    )
+    bases_bytes_max = _threshold(
+        128 << 20,
+        low=(524_288, 3_145_728),
+        decides="bytes of derived files and rows since them that are followed; each counts half a "
+        "MiB at least",
+    )
 
     # Filters and lookups by key
 
@@ -277,6 +309,166 @@ class Costs:
         low=(1, 3),
         decides="parts whose rows are written together, when each has too few for a fragment",
     )
+    block_copy_bytes = _threshold(
+        8 << 20,
+        low=(1_000, 4_000),
+        decides="bytes that are copied at a time from an object store",
+    )
+    distinct_share_max = _threshold(
+        0.7,
+        low=(0.0, 0.7),
+        decides="share of distinct ends of edges up to which they are dictionary-encoded",
+        measured="five million edges take 8.6 CPU seconds from NDJSON instead of 11.5 where "
+        "distinct ends are not encoded",
+    )
+    distinct_sample_rows = _threshold(
+        4_096,
+        low=(1, 8),
+        decides="rows of the sample that estimates this share",
+    )
+    record_piece_rows = _threshold(
+        20_000,
+        low=(1, 8),
+        decides="Python records that are decoded together",
+    )
+    stream_read_bytes = _threshold(
+        8 << 20,
+        low=(20, 400),
+        decides="bytes that are read at a time from a stream",
+    )
+    large_load_bytes_min = _threshold(
+        8 << 20,
+        low=(0, 4_000),
+        decides="bytes of input from which a load returns free memory of its threads after each "
+        "stage",
+        measured="peak of the bench's load of Parquet 598 MiB before, 571 after",
+    )
+    line_block_bytes = _threshold(
+        8 << 20,
+        low=(40, 800),
+        decides="bytes of lines that are decoded together",
+    )
+    input_batch_rows_max = _threshold(
+        65_536,
+        low=(1, 16),
+        decides="rows of columnar input that are decoded together, at most",
+    )
+    input_batch_rows_min = _threshold(
+        1_024,
+        low=(1, 4),
+        decides="rows of wide columnar input that are decoded together, at least",
+    )
+    input_batch_bytes_max = _threshold(
+        8 << 20,
+        low=(100, 4_000),
+        decides="bytes of columnar input that are decoded together, between these two",
+        measured="a batch of 65,536 rows with 1,536 floats each is 400 MB, and several are under "
+        "way",
+    )
+    spill_memory_bytes_max = _threshold(
+        64 << 20,
+        low=(0, 2_000),
+        decides="bytes of buckets in memory at which a load spills them to files",
+    )
+    coarse_bucket_bytes = _threshold(
+        16 << 20,
+        low=(50, 2_000),
+        decides="bytes of a bucket below which two buckets are read as one",
+    )
+    csv_read_bytes = _threshold(
+        1 << 20,
+        low=(16, 200),
+        decides="bytes that are read at a time from CSV",
+    )
+    list_items_together = _threshold(
+        1 << 15,
+        low=(1, 16),
+        decides="list items of uniform JSON lines that are cut together",
+        measured="their offsets stay in the cache of a core",
+    )
+    json_block_bytes = _threshold(
+        1 << 20,
+        low=(64, 400),
+        decides="bytes of a block that Arrow parses as JSON",
+    )
+    doubles_together = _threshold(
+        1 << 15,
+        low=(1, 8),
+        decides="doubles that are compared together",
+        measured="what is made of them stays in the cache of a core",
+    )
+    texts_checked_together = _threshold(
+        1_024,
+        low=(1, 8),
+        decides="rows whose texts are checked together before single ones",
+    )
+    cast_rows_together = _threshold(
+        1_024,
+        low=(1, 8),
+        decides="rows that are cast together where the whole column cannot be; fewer are cast one "
+        "by one",
+    )
+    float_items_min = _threshold(
+        16,
+        low=(0, 4),
+        decides="items of a list of floats from which an array converts them",
+        measured="below it an array costs more than it saves",
+    )
+    key_reason_rows_max = _threshold(
+        20_000,
+        low=(0, 8),
+        decides="rows for which a broken key rule is ruled out without DataFusion",
+        measured="starting the engine costs more than all else a small write does",
+    )
+    rekey_chunk_rows = _threshold(
+        100_000,
+        low=(1, 8),
+        decides="rows whose ids are rewritten together when a key changes",
+    )
+    embed_page_rows = _threshold(
+        2_000,
+        low=(1, 8),
+        decides="rows that `embed` reads at a time",
+    )
+    coalesced_writes_max = _threshold(
+        1_000,
+        low=(1, 4),
+        decides="concurrent mutations that share one commit, at most",
+    )
+    embed_texts_per_call = _threshold(
+        64,
+        low=(1, 3),
+        decides="texts that are sent to a provider in one request",
+    )
+    end_nodes_per_edge = _threshold(
+        64,
+        low=(1, 8),
+        decides="nodes per edge of a first batch from which a load does not number the ends of "
+        "edges itself",
+        measured="a table of all ids costs more than one edge in so many nodes saves",
+    )
+    end_edges_kept_max = _threshold(
+        1 << 26,
+        low=(0, 12),
+        decides="edges whose end numbers a load keeps in memory",
+        measured="eight bytes each: 512 MiB at most",
+    )
+    short_id_bytes_max = _threshold(
+        64,
+        low=(1, 24),
+        decides="bytes of the longest id with which ids are hashed as fixed words",
+    )
+    short_ids_together = _threshold(
+        1 << 18,
+        low=(1, 8),
+        decides="ids whose bytes are laid out together",
+    )
+    shared_scan_rows_min = _threshold(
+        1 << 20,
+        low=(1, 24),
+        decides="edges of a table from which Spark's tasks number their ends",
+        measured="a smaller table is scanned sooner than tasks are started for it",
+    )
 
     # Folding of small fragments
 
@@ -330,6 +522,16 @@ class Costs:
 
     # Reads
 
+    schemas_max = _threshold(
+        256,
+        low=(1, 3),
+        decides="schemas that an open graph keeps",
+    )
+    schema_branches_max = _threshold(
+        1_000,
+        low=(1, 3),
+        decides="branches whose schema an open graph keeps",
+    )
     frontier_rows_max = _threshold(
         1_024,
         low=(0, 8),
@@ -345,6 +547,659 @@ class Costs:
         1_024,
         low=(0, 6),
         decides="new ids that are inserted into a sorted array; with more it is sorted again",
+    )
+    batch_rows_max = _threshold(
+        1 << 18,
+        low=(1, 16),
+        decides="rows that an operator passes on at a time",
+    )
+    columns_one_by_one_max = _threshold(
+        8,
+        low=(0, 3),
+        decides="columns that are loaded one by one; more come by one scan",
+    )
+    cost_search_cells_min = _threshold(
+        1 << 10,
+        low=(1, 4),
+        decides="cells that a search by cost continues from together, or an eighth of those that "
+        "wait",
+    )
+    count_all_share = _threshold(
+        4,
+        low=(1, 8),
+        decides="counted walks start from all nodes where more than one in so many are bound",
+    )
+    count_edges_together = _threshold(
+        1 << 20,
+        low=(1, 16),
+        decides="edges that a count of walks looks at together",
+    )
+    count_nodes_together = _threshold(
+        1 << 18,
+        low=(1, 8),
+        decides="nodes whose degrees are multiplied together",
+    )
+    search_cells_per_row = _threshold(
+        4,
+        low=(1, 4),
+        decides="nodes per row of a batch that a search over several hops may hold",
+    )
+    edge_lookup_ids_max = _threshold(
+        4096,
+        low=(1, 6),
+        decides="ids in one filter of edges",
+    )
+    search_marks_max = _threshold(
+        1 << 24,
+        low=(1, 64),
+        decides="cells of a block up to which a search marks what it has visited; a larger one "
+        "sorts",
+    )
+    search_block_rows = _threshold(
+        16,
+        low=(1, 4),
+        decides="sources of the first block where marks are too many",
+    )
+    key_passes_max = _threshold(
+        1,
+        low=(0, 2),
+        decides="searches of a column before it is sorted",
+        measured="a pass costs less than a sort",
+    )
+    path_cells_max = _threshold(
+        1 << 24,
+        low=(1, 200),
+        decides="cells of a block of path searches",
+    )
+    path_cells_weighted_max = _threshold(
+        1 << 22,
+        low=(1, 200),
+        decides="cells of a block of path searches by weight, which hold more of each",
+    )
+    path_rows_first = _threshold(
+        64,
+        low=(1, 4),
+        decides="rows from which paths are searched first, when they leave in batches",
+    )
+    few_rows_max = _threshold(
+        128,
+        low=(0, 6),
+        decides="rows of a pattern that are walked with Python's integers",
+        measured="a point lookup took 0.3 ms, most of it fixed costs of numpy and Arrow calls",
+    )
+    prepared_plans_max = _threshold(
+        1024,
+        low=(1, 4),
+        decides="prepared plans that an open graph keeps",
+    )
+    views_max = _threshold(
+        8,
+        low=(1, 3),
+        decides="snapshots whose looked-up tables an open graph keeps",
+    )
+    scan_whole_rows_max = _threshold(
+        16_384,
+        low=(0, 8),
+        decides="rows of a table that is read whole rather than share by share",
+    )
+    scan_kept_share_min = _threshold(
+        0.75,
+        low=(0.1, 0.9),
+        decides="share of rows that a condition keeps up to which the next one looks at the kept "
+        "ones alone",
+    )
+    ordered_together_rows_max = _threshold(
+        256,
+        low=(0, 6),
+        decides="rows whose ids and returned columns come by one call",
+    )
+    filter_items_max = _threshold(
+        10_000,
+        low=(1, 6),
+        decides="items of a list in a filter of Lance",
+    )
+
+    # Changes and exports
+
+    change_page_bytes_max = _threshold(
+        4 << 20,
+        low=(1, 600),
+        decides="bytes of values at which a page of changes ends before its limit of changes",
+    )
+    together_rows_min = _threshold(
+        2_000,
+        low=(0, 12),
+        decides="rows from which both sides of a comparison are read in two threads",
+        measured="a few rows are read in less time than a thread takes to start",
+    )
+    change_first_rows = _threshold(
+        256,
+        low=(1, 4),
+        decides="ids that a page of changes compares first",
+    )
+    change_first_rows_of_all = _threshold(
+        2_048,
+        low=(1, 4),
+        decides="ids that a walk over all changes compares first",
+    )
+    entity_payload_bytes_max = _threshold(
+        8 << 20,
+        low=(1, 200),
+        decides="bytes of large values that a comparison reads at a time",
+    )
+    entity_chunk_bytes_max = _threshold(
+        4 << 20,
+        low=(100, 4_000),
+        decides="bytes of rows that a comparison reads at a time, between the two numbers of rows",
+    )
+    entity_chunk_rows_min = _threshold(
+        1_000,
+        low=(1, 4),
+        decides="rows that a comparison reads at a time, at least",
+        measured="a filter with a thousand row ids costs more than the rows",
+    )
+    entity_chunk_rows_max = _threshold(
+        10_000,
+        low=(1, 12),
+        decides="rows that a comparison reads at a time, at most",
+    )
+    export_batch_rows = _threshold(
+        8_192,
+        low=(1, 8),
+        decides="rows of a batch of an export",
+    )
+    export_file_rows = _threshold(
+        1 << 20,
+        low=(3, 40),
+        decides="rows from which an export of Parquet begins another file",
+    )
+    schema_merge_chunk_rows = _threshold(
+        10_000,
+        low=(1, 8),
+        decides="unchanged rows that a merge of schemas converts at a time",
+    )
+    unnamed_commits_max = _threshold(
+        100,
+        low=(0, 4),
+        decides="commits without a recorded schema whose schemas are searched; with more all "
+        "schemas stay",
+    )
+
+    # Rows in memory
+
+    edges_searched_together = _threshold(
+        1 << 20,
+        low=(1, 16),
+        decides="pairs of nodes that are searched for an edge together",
+    )
+    cache_uses_max = _threshold(
+        4096,
+        low=(1, 8),
+        decides="keys whose uses are counted before all counts are dropped",
+    )
+    filed_ids_one_by_one_max = _threshold(
+        64,
+        low=(0, 4),
+        decides="ids that are looked up one by one in a node file; more are hashed together",
+    )
+    neighbours_counted_together = _threshold(
+        1 << 20,
+        low=(1, 24),
+        decides="neighbours of both directions that are merged together to be counted",
+    )
+    column_fetch_cost_rows = _threshold(
+        32_768,
+        low=(1, 40),
+        decides="rows of a whole column that are read in the time of one fetch: fetches are "
+        "counted until the column is loaded",
+    )
+    column_fetch_row_cost_rows = _threshold(
+        256,
+        low=(0, 8),
+        decides="the same for each row of a fetch",
+    )
+    column_fetch_rows_max = _threshold(
+        4096,
+        low=(0, 6),
+        decides="rows of which a column is fetched; for more it is loaded whole",
+    )
+    column_cells_max = _threshold(
+        4096,
+        low=(1, 8),
+        decides="fetched values of a column that are kept",
+    )
+    inverted_follow_share_max = _threshold(
+        0.2,
+        low=(0.0, 0.2),
+        decides="share of a table that may be written before its inverted column is built again",
+    )
+    list_garbage_factor = _threshold(
+        2,
+        low=(0, 2),
+        decides="rows of dropped neighbour lists per live row at which lists are compacted",
+    )
+    list_values_min = _threshold(
+        256,
+        low=(1, 8),
+        decides="rows of neighbour lists that may always be garbage",
+    )
+    id_search_cost_ids = _threshold(
+        100,
+        low=(1, 8),
+        decides="ids that are hashed in the time of one binary search",
+    )
+    resident_follow_share_max = _threshold(
+        0.2,
+        low=(0.0, 0.2),
+        decides="share of a table that may be written before it is read again instead of brought "
+        "up to date",
+    )
+    follow_base_rows = _threshold(
+        100,
+        low=(1, 12),
+        decides="rows of which a smaller table counts in both shares",
+    )
+    vector_fetch_rows_max = _threshold(
+        4096,
+        low=(0, 6),
+        decides="rows of which a vector column is fetched; for more it is loaded whole",
+    )
+    columns_together_bytes = _threshold(
+        32 << 20,
+        low=(0, 2_000),
+        decides="bytes of columns that one scan reads together",
+        measured="a scan was planned for each column: eight hundred properties of ten rows took "
+        "seconds",
+    )
+    version_lookup_ids_max = _threshold(
+        4096,
+        low=(1, 6),
+        decides="ids in one filter of a table that is not in memory",
+    )
+    scan_cost_rows = _threshold(
+        262_144,
+        low=(1, 40),
+        decides="rows that are loaded in the time of one filter without an index: lookups are "
+        "counted until the table is loaded",
+        measured="a filter that Lance answers by a scan costs about as much as loading this many "
+        "rows",
+    )
+    lookup_cost_rows = _threshold(
+        16_384,
+        low=(1, 20),
+        decides="the same for a filter that an index answers",
+        measured="loading sorts ids and numbers edges",
+    )
+    remote_load_rows_max = _threshold(
+        16_384,
+        low=(0, 12),
+        decides="rows of a table on an object store that is loaded at its first lookup",
+        measured="a lookup takes the calls that loading takes (bench/results/s3_calls.md)",
+    )
+    remote_read_ahead_rows_max = _threshold(
+        1024,
+        low=(0, 12),
+        decides="rows of a table on an object store whose columns are read with its ids",
+        measured="14 calls for the first hop (bench/results/s3_calls.md)",
+    )
+    open_versions_max = _threshold(
+        64,
+        low=(1, 3),
+        decides="table versions that stay open for reading",
+        measured="an open version takes tens of kilobytes",
+    )
+
+    # Search
+
+    vector_index_rows_min = _threshold(
+        256,
+        low=(8, 24),
+        decides="vectors from which a vector index is built",
+        measured="below it a scan of all vectors is faster than an index lookup",
+    )
+    vectors_per_partition = _threshold(
+        4096,
+        low=(4, 16),
+        decides="vectors per partition of a vector index",
+    )
+    index_behind_share_max = _threshold(
+        0.1,
+        low=(0.0, 0.1),
+        decides="share of rows that an index may lack before it is extended",
+    )
+    vector_scan_bytes_max = _threshold(
+        64 << 20,
+        low=(0, 2_000),
+        decides="bytes of vectors that are compared exactly even where the cache keeps nothing",
+    )
+    inverted_build_uses = _threshold(
+        3,
+        low=(0, 2),
+        decides="searches through a full-text index on disk before the column is inverted in "
+        "memory",
+    )
+    vector_components_kept_max = _threshold(
+        8 << 20,
+        low=(1, 64),
+        decides="components of vectors of texts that are kept",
+        measured="32 MiB at most",
+    )
+    distance_rows_together = _threshold(
+        1 << 14,
+        low=(1, 8),
+        decides="rows whose exact distances are computed together",
+    )
+    products_together = _threshold(
+        1 << 17,
+        low=(1, 64),
+        decides="products of components that are computed together",
+    )
+    kth_block_rows = _threshold(
+        256,
+        low=(1, 4),
+        decides="numbers of a block whose least one bounds the k-th smallest",
+    )
+    embed_batch_texts_max = _threshold(
+        64,
+        low=(1, 3),
+        decides="texts of written rows that are sent to a provider in one request",
+    )
+    embed_batch_characters_max = _threshold(
+        100_000,
+        low=(1, 200),
+        decides="characters of those texts",
+    )
+    edit_words_together = _threshold(
+        1 << 16,
+        low=(1, 8),
+        decides="words whose edit distances are computed together",
+    )
+
+    # Spark
+
+    spark_export_rows = _threshold(
+        1 << 18,
+        low=(1, 24),
+        decides="rows, roughly, of the fragments that share a file of an export",
+        measured="a file's rows are sorted in memory",
+    )
+    spark_share_rows = _threshold(
+        1 << 15,
+        low=(4, 24),
+        decides="rows of a pattern's tables per task, while there are few tasks a core",
+    )
+    spark_share_rows_max = _threshold(
+        1 << 23,
+        low=(16, 64),
+        decides="rows per task, however many tasks that makes",
+        measured="some tenths of a second; a task costs some hundredths by itself",
+    )
+    shuffle_task_bytes = _threshold(
+        32 << 20,
+        low=(1, 2_000),
+        decides="bytes, roughly, of the buckets that one task reads",
+    )
+    shuffle_block_bytes = _threshold(
+        16 << 20,
+        low=(100, 2_000),
+        decides="bytes that a map task collects before it cuts them into blocks",
+    )
+    shuffle_inbox_bytes_max = _threshold(
+        64 << 20,
+        low=(200, 2_000),
+        decides="bytes of delivered blocks at which a task spills them to files",
+    )
+    spark_partition_rows = _threshold(
+        1 << 16,
+        low=(1, 24),
+        decides="rows of fragments that share a partition",
+        measured="a task costs more than reading them",
+    )
+    spark_change_rows = _threshold(
+        1 << 16,
+        low=(1, 24),
+        decides="rows of a baseline, roughly, that one task gives",
+    )
+    spark_small_load_bytes_max = _threshold(
+        64 << 20,
+        low=(0, 4_000),
+        decides="bytes of input up to which a load starts an interactive Spark session rather "
+        "than one for much data",
+    )
+    spark_part_bytes_min = _threshold(
+        4 << 20,
+        low=(60, 2_000),
+        decides="bytes of a part of the input that a task reads, at least",
+    )
+    spark_part_bytes_max = _threshold(
+        128 << 20,
+        low=(200, 8_000),
+        decides="bytes of a part of the input that a task reads, at most",
+    )
+    spark_buckets_min = _threshold(
+        64,
+        low=(1, 2),
+        decides="buckets of keys of a DataFrame, at least; a power of two",
+    )
+    spark_bucket_bytes = _threshold(
+        128 << 20,
+        low=(80, 2_000),
+        decides="bytes of a DataFrame for one bucket of keys",
+    )
+    spark_batch_rows = _threshold(
+        4_096,
+        low=(1, 8),
+        decides="rows of a batch that a task streams",
+    )
+
+    # Fragments and versions
+
+    compact_rows_max = _threshold(
+        1_048_576,
+        low=(4, 48),
+        decides="rows of a fragment that `optimize` writes",
+    )
+    compact_small_rows_max = _threshold(
+        65_536,
+        low=(1, 8),
+        decides="rows of fragments that `optimize` rewrites without asking whether it pays",
+    )
+    compact_growth = _threshold(
+        4,
+        low=(1, 4),
+        decides="a larger fragment is rewritten together with others that make up at least one in "
+        "so many of its rows",
+        measured="a row is rewritten a few times while its table grows (bench/results/upkeep.json)",
+    )
+    compact_deleted_share_max = _threshold(
+        0.1,
+        low=(0.0, 0.3),
+        decides="share of deleted rows from which a fragment is rewritten",
+    )
+    handles_max = _threshold(
+        512,
+        low=(1, 4),
+        decides="table versions that are kept open for an open graph",
+    )
+    spans_max = _threshold(
+        64,
+        low=(1, 3),
+        decides="spans of versions whose changed row ids are kept",
+    )
+    span_rows_max = _threshold(
+        200_000,
+        low=(0, 12),
+        decides="changed rows of a span that are kept",
+    )
+    span_rows_bytes_max = _threshold(
+        16 << 20,
+        low=(0, 4_000),
+        decides="bytes of changed rows that are kept",
+    )
+    hash_ids_together = _threshold(
+        32_768,
+        low=(1, 8),
+        decides="ids that are hashed together",
+        measured="the intermediate arrays stay in the processor's cache",
+    )
+    segment_growth = _threshold(
+        4,
+        low=(1, 4),
+        decides="how many times its rows the segments have that a new segment of an index takes in",
+        measured="a row is indexed a few times while its table grows",
+    )
+    ordered_fragments_max = _threshold(
+        256,
+        low=(1, 3),
+        decides="fragments in which ids that ascend are searched",
+        measured="more of them cost more than reading every id",
+    )
+    ordered_bounds_max = _threshold(
+        10_000,
+        low=(1, 3),
+        decides="fragments whose bounds of ids are kept",
+    )
+    recent_rows_max = _threshold(
+        100_000,
+        low=(1, 8),
+        decides="entities whose row ids are remembered",
+    )
+    recent_read_rows_max = _threshold(
+        1_000,
+        low=(0, 6),
+        decides="rows of a read that remembers where they are; a larger one is no page that "
+        "somebody looks at",
+    )
+    refs_max = _threshold(
+        512,
+        low=(1, 3),
+        decides="branch references that are kept",
+    )
+    roots_max = _threshold(
+        64,
+        low=(1, 2),
+        decides="tables whose root handles are kept",
+    )
+    row_cache_versions_max = _threshold(
+        8,
+        low=(1, 2),
+        decides="table versions whose rows on the way to another are kept",
+    )
+    span_columns_bytes_max = _threshold(
+        4 << 20,
+        low=(0, 2_000),
+        decides="bytes of changed rows that are read with every column",
+    )
+    rewrite_batch_rows = _threshold(
+        1024,
+        low=(1, 8),
+        decides="rows that are rewritten at a time",
+    )
+
+    # Manifest and history
+
+    snapshots_max = _threshold(
+        1_024,
+        low=(1, 4),
+        decides="snapshots of commits that are kept",
+    )
+    history_window_versions = _threshold(
+        64,
+        low=(1, 4),
+        decides="manifest versions of the first read of a walk along a line; it doubles",
+    )
+    lines_max = _threshold(
+        16,
+        low=(1, 2),
+        decides="tables whose line of versions is kept",
+    )
+    known_commits_max = _threshold(
+        100_000,
+        low=(1, 8),
+        decides="commits that are kept",
+    )
+    known_references_max = _threshold(
+        1_000_000,
+        low=(1, 16),
+        decides="references from manifest fragments to commits that are kept",
+    )
+    past_states_max = _threshold(
+        16,
+        low=(1, 2),
+        decides="past states of branches that are kept",
+    )
+    mark_fragments_max = _threshold(
+        4_096,
+        low=(1, 4),
+        decides="manifest fragments whose idempotency keys are kept",
+    )
+    state_copy_bytes_max = _threshold(
+        1 << 20,
+        low=(500, 20_000),
+        decides="bytes of a checkpoint of the manifest; a larger state is left to its manifest",
+    )
+    line_window_versions = _threshold(
+        64,
+        low=(1, 4),
+        decides="manifest versions of the first read of a table's line",
+    )
+    line_commits_together = _threshold(
+        64,
+        low=(1, 4),
+        decides="commits of a table's line that are read together",
+    )
+    local_copies_kept = _threshold(
+        8,
+        low=(1, 3),
+        decides="documents of a kind that are kept on this machine for a graph",
+    )
+    local_copy_bytes_max = _threshold(
+        4 << 20,
+        low=(0, 4_000),
+        decides="bytes of a document that is kept on this machine",
+    )
+    ended_reviews_max = _threshold(
+        100_000,
+        low=(0, 3),
+        decides="ended reviews that are remembered",
+    )
+    decisions_max = _threshold(
+        65_536,
+        low=(1, 4),
+        decides="decisions of a policy that are kept",
+    )
+
+    # Server and client
+
+    body_memory_bytes_max = _threshold(
+        8 << 20,
+        low=(0, 2_000),
+        decides="bytes of a request body in memory at which it is written to a file",
+    )
+    answer_rows_unmeasured_max = _threshold(
+        1_000,
+        low=(0, 6),
+        decides="rows of an answer whose size is not compared with the limit before it is sent",
+    )
+    answer_batch_rows = _threshold(
+        65_536,
+        low=(1, 16),
+        decides="rows of a batch of an answer",
+    )
+    answer_piece_bytes = _threshold(
+        1 << 18,
+        low=(100, 2_000),
+        decides="bytes of an answer that are sent at a time",
+    )
+    remote_page_commits = _threshold(
+        1_000,
+        low=(1, 4),
+        decides="commits that a client requests at a time",
+    )
+    remote_page_reviews = _threshold(
+        1_000,
+        low=(1, 4),
+        decides="reviews that a client requests at a time",
     )
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
 from omnigraph import environment
+from omnigraph.costs import COSTS
 from omnigraph.deferred import deferred
 from omnigraph.errors import QUERY_TIME, LimitExceeded
 from omnigraph.light_dataclass import dataclass
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 else:
     line_of = deferred("omnigraph.exec.profile", "line_of")
 
-_ROWS_MAX = 1 << 18
 _BYTES_A_ROW = 1024
 """What a row may take: several operators hold a batch at once, with what they make of it."""
 
@@ -42,7 +42,9 @@ class Limits:
     @property
     def batch_rows_max(self) -> int:
         """How many rows an operator passes on at a time: few of a small budget."""
-        return self.rows_max or max(1, min(_ROWS_MAX, self.memory_bytes_max // _BYTES_A_ROW))
+        return self.rows_max or max(
+            1, min(COSTS.batch_rows_max, self.memory_bytes_max // _BYTES_A_ROW)
+        )
 
     @classmethod
     def from_environment(cls) -> Self:

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
+from omnigraph.costs import COSTS
 from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
@@ -35,7 +36,6 @@ from omnigraph.types import TableKey
 
 SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
 ARCHIVE = "_schemas"
-_SCHEMAS_MAX, _BRANCHES_MAX = 256, 1_000
 _BETWEEN = b"\0"
 
 Result = TypeVar("Result")
@@ -74,8 +74,8 @@ class Schemas:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: Lru[SchemaId | None, Accepted] = Lru(_SCHEMAS_MAX)
-        self._known: Lru[str, Accepted] = Lru(_BRANCHES_MAX)
+        self._read: Lru[SchemaId | None, Accepted] = Lru(COSTS.schemas_max)
+        self._known: Lru[str, Accepted] = Lru(COSTS.schema_branches_max)
 
     def of(self, snapshot: Snapshot) -> Accepted:
         """The schema that a snapshot was written under."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog, NodeType
+from omnigraph.costs import COSTS
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, PreconditionFailed
 from omnigraph.exec.progress import Meter, Progress
@@ -43,7 +44,6 @@ else:
 
 NOW, LATER = "now", "later"
 _ATTEMPTS = 5
-_PAGE = 2_000
 _MISSING = (
     'query missing($n: I64) {{ match {{ $d: {}  $d.{} is null  trim($d.{}) != "" }} '
     "return {{ {} }} order {{ $d }} limit $n }}"
@@ -173,7 +173,7 @@ class EmbedVerb(ReadSide):
         text = _MISSING.format(owner.name, *names, shown)
         for attempt in range(_ATTEMPTS):
             head = self.snapshot(branch).commit_id
-            rows = self.query(text, {"n": _PAGE}, snapshot=head).rows
+            rows = self.query(text, {"n": COSTS.embed_page_rows}, snapshot=head).rows
             if not rows:
                 return 0, None
             records = [

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.beside import BesideObjects
@@ -22,7 +23,6 @@ OPEN, MERGED, CLOSED = "open", "merged", "closed"
 STATES = (OPEN, MERGED, CLOSED)
 _FOLDER = "reviews"
 _FORMAT = 1
-_ENDED_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class ReviewRecords:
         return self._noted(_decoded(review_id, data)), data
 
     def _noted(self, review: Review) -> Review:
-        if review.state != OPEN and len(self._ended) < _ENDED_MAX:
+        if review.state != OPEN and len(self._ended) < COSTS.ended_reviews_max:
             self._ended.add(review.id)
         return review
 

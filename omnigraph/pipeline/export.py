@@ -16,6 +16,7 @@ import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.costs import COSTS
 from omnigraph.errors import AlreadyExists, BadRequest, StorageFailed
 from omnigraph.exec.changes import export as files_export
 from omnigraph.exec.changes.export import (
@@ -41,9 +42,6 @@ from omnigraph.types import Kind, counts_of_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PART_ROWS = 1 << 18
-"""Fragments that share a file hold about this many rows: a file's rows are sorted in memory."""
 
 _ENDINGS = {"jsonl": "jsonl", "parquet": "parquet"}
 
@@ -156,7 +154,7 @@ def _jobs(
     if owner.table not in snapshot.tables:
         return []
     pin = snapshot.tables[owner.table]
-    groups = grouped(store.tables.reader(pin).fragments(), PART_ROWS)
+    groups = grouped(store.tables.reader(pin).fragments(), COSTS.spark_export_rows)
     return [
         PartJob(
             store.where.uri,

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.profile import Figures
 from omnigraph.exec.read.added_up import ROWS_ALONE
@@ -38,8 +39,6 @@ from omnigraph.plan.middle_start import from_the_middle
 from omnigraph.plan.shares import Shares, in_shares
 from omnigraph.types import ValueType
 
-_ROWS_A_SHARE = 1 << 15
-_ROWS_A_SHARE_MAX = 1 << 23  # some tenths of a second; a task costs some hundredths by itself
 _SHARES_A_CORE = 4
 _SHARES_MAX = 4096
 _CUT_MAX = 2**31 - 1
@@ -108,8 +107,8 @@ class FrameMaker:
             if isinstance(op, ir.Expand | ir.ExpandEdges) and op.edge in pins
         )
         cores = parallelism(self.spark)
-        by_size = min((rows + edges) // _ROWS_A_SHARE, cores * _SHARES_A_CORE)
-        large = (rows + edges) // _ROWS_A_SHARE_MAX
+        by_size = min((rows + edges) // COSTS.spark_share_rows, cores * _SHARES_A_CORE)
+        large = (rows + edges) // COSTS.spark_share_rows_max
         return max(1, min(max(by_size, large, min(cores, rows)), _SHARES_MAX))
 
     def _united(self, union: ir.Union) -> DataFrame:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from omnigraph import environment
+from omnigraph.costs import VARIABLE
 from omnigraph.extras import require_spark
 from omnigraph.pipeline.classes import archive_options
 from omnigraph.pipeline.connect_session import is_connect
@@ -84,6 +85,23 @@ def register(spark: "SparkSession") -> None:
     """Make the format `omnigraph` known to a session."""
     source = importlib.import_module("omnigraph.pipeline.source")
     spark.dataSource.register(source.OmnigraphSource)
+
+
+def carry_thresholds() -> None:
+    """Give the Python workers of the running session the thresholds of this process.
+
+    Spark starts other workers for another environment. Workers of a server of Spark Connect keep
+    what that server was started with.
+    """
+    pyspark = sys.modules.get("pyspark")
+    context = None if pyspark is None else pyspark.SparkContext._active_spark_context
+    if context is None or context._jsc is None:
+        return
+    # An empty value hides one that the JVM was started with.
+    context.environment[VARIABLE] = environment.TEST_THRESHOLDS.read() or ""
+    active = sys.modules["pyspark.sql"].SparkSession._instantiatedSession
+    if active is not None:
+        register(active)  # the format keeps the environment it was registered with
 
 
 def beside(spark: "SparkSession") -> "SparkSession":

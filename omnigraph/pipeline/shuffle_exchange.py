@@ -28,6 +28,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.block_files import block_bytes, read_block
 from omnigraph.exec.load.exchange import Blocks, Lane, ReadKeys, lane_of
 from omnigraph.exec.load.scratch import scratch_folder
@@ -48,13 +49,6 @@ Order = tuple[int, int, int]
 Block = tuple[str, int, Order, bytes]
 """A block in the shuffle: its key set, its bucket, its place, and Arrow IPC bytes."""
 
-TASK_BYTES = 32 << 20
-"""Bytes, roughly, of the buckets that one task reads."""
-
-BLOCKS_BYTES = 16 << 20
-"""Bytes that a map task collects before it cuts them into blocks."""
-
-_INBOX_BYTES = 64 << 20
 _PARTITIONER = 0  # what Spark compares: all shuffles of one size have the same
 _FRAME_FIELDS = "index long, block binary"
 
@@ -226,7 +220,7 @@ class ShuffleExchange:
         first = 0 if lane == "keys" else self.buckets
         rdd = self._rdd(blocks, range(first, first + self.buckets))
         size = sum(each.bytes for each in blocks)
-        tasks = max(1, min(self.buckets, -(-size // TASK_BYTES)))
+        tasks = max(1, min(self.buckets, -(-size // COSTS.shuffle_task_bytes)))
         return rdd.coalesce(tasks) if tasks < self.buckets else rdd
 
     def _verify(self, blocks: Sequence[ShuffledBlocks]) -> None:
@@ -264,7 +258,7 @@ class Outlet:
     def records(self, number: int, job: Callable[[Spill], Any]) -> Iterator[tuple[int, bytes]]:
         """What a map task puts, each record with its partition; the result is the last."""
         with scratch_folder(None if self.scratch is None else Path(self.scratch)) as folder:
-            out = Spill(folder, self.buckets, BLOCKS_BYTES)
+            out = Spill(folder, self.buckets, COSTS.shuffle_block_bytes)
             done = job(out)
             out.flush()
             digest = hashlib.blake2b(digest_size=16)
@@ -365,7 +359,7 @@ class Inbox:
             self._buckets.add(bucket)
             self._in_memory.append((name, order, data))
             size += len(data)
-            if size > _INBOX_BYTES:
+            if size > COSTS.shuffle_inbox_bytes_max:
                 self._spill()
                 size = 0
         for name, order, data in self._in_memory:

@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from omnigraph.catalog.model import Type
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError, Reclaimed
 from omnigraph.exec.changes.export import rows_as_now
 from omnigraph.exec.load.ndjson import Owner
@@ -45,8 +46,6 @@ from omnigraph.storage.opening import open_store
 from omnigraph.storage.records import Snapshot, TablePin
 
 NAME = "omnigraph"
-PARTITION_ROWS = 1 << 16
-"""Fragments with fewer rows share a partition: a task costs more than reading them."""
 _TABLE_OPTIONS = "omnigraph"
 """Metadata of the columns of a catalog's table: Spark keeps its options, and gives the source none
 of them when the table is read, but the columns as they were when it was made."""
@@ -179,7 +178,9 @@ class SnapshotReader(DataSourceReader):
         """Partitions follow fragments."""
         store, _ = self._read.options.open(read_only=True)
         with store.history.lost.reading(self._read.snapshot):
-            parts = grouped(store.tables.reader(self._read.pin).fragments(), PARTITION_ROWS)
+            parts = grouped(
+                store.tables.reader(self._read.pin).fragments(), COSTS.spark_partition_rows
+            )
         return [FragmentsPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from omnigraph.catalog.additive import reshaping_steps
 from omnigraph.catalog.model import Type
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.exec.changes.diff import Filters, commit_changes, owners, readable
 from omnigraph.exec.changes.feed import AFTER, BEGINNING, Feed
@@ -38,9 +39,6 @@ try:
     )
 except ImportError:  # PySpark 4.1 has the rest of the format, and no stream of changes
     ReadLimit = ReadMaxFiles = SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
-
-PARTITION_ROWS = 1 << 16
-"""Rows of a baseline, roughly, that one task gives."""
 
 _CURSOR, _BASELINE = "cursor", "baseline"
 Offset = dict[str, str]
@@ -218,7 +216,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             with readable(commit.id), store.history.lost.reading(snapshot):
                 fragments = store.tables.reader(pin).fragments()
-            for part in grouped(fragments, PARTITION_ROWS):
+            for part in grouped(fragments, COSTS.spark_change_rows):
                 if part:
                     made.append(BaselinePartition(commit.id, number, owner.id, part, position))
                 position += sum(fragments[each] for each in part)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph import environment
 from omnigraph.catalog.model import Catalog
+from omnigraph.costs import COSTS
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.load.exchange import Blocks
 from omnigraph.exec.load.finish import Finish, IntakeResult
@@ -45,11 +46,9 @@ from omnigraph.storage.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL_BYTES_MAX = 64 << 20
-FRAME_BUCKETS, FRAME_BUCKETS_MAX = 64, 4_096
+FRAME_BUCKETS_MAX = 4_096
 """Buckets of a DataFrame, whose size is a guess beforehand: small ones are joined into a task."""
 
-FRAME_BUCKET_BYTES = 128 << 20
 _SIZE_UNKNOWN = 1 << 60
 
 READS_MAX = 3
@@ -146,18 +145,20 @@ def frame_buckets(frame: "DataFrame") -> int:
     than its data needs are joined, fewer would be too large for a task. Spark Connect does not say
     a size."""
     if is_connect(frame.sparkSession):
-        return FRAME_BUCKETS
+        return COSTS.spark_buckets_min
     plan = frame._jdf.queryExecution().optimizedPlan()
     size = int(str(plan.stats().sizeInBytes()))
     if size >= _SIZE_UNKNOWN:
-        return FRAME_BUCKETS
-    needed = min(FRAME_BUCKETS_MAX, max(FRAME_BUCKETS, -(-size // FRAME_BUCKET_BYTES)))
+        return COSTS.spark_buckets_min
+    needed = min(
+        FRAME_BUCKETS_MAX, max(COSTS.spark_buckets_min, -(-size // COSTS.spark_bucket_bytes))
+    )
     return 1 << (needed - 1).bit_length()
 
 
 def _profile(input: Input) -> Profile:
     """A small load is over before a session for much data has started."""
-    is_small = input.size_bytes is not None and input.size_bytes <= SMALL_BYTES_MAX
+    is_small = input.size_bytes is not None and input.size_bytes <= COSTS.spark_small_load_bytes_max
     return "interactive" if is_small else "bulk"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import opened
@@ -20,8 +21,6 @@ from omnigraph.exec.load.pieces import Piece
 from omnigraph.exec.load.sources import Part, write_records
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.storage.lance.foreign import look_at
-
-PART_BYTES_MIN, PART_BYTES_MAX = 4 << 20, 128 << 20
 
 
 def split(input: Input, *, tasks: int, folder: Path | None) -> tuple[Part | Piece, ...]:
@@ -33,7 +32,8 @@ def split(input: Input, *, tasks: int, folder: Path | None) -> tuple[Part | Piec
             return tuple(replace(each, part=n) for n, each in enumerate(input.own))
         return tuple(_spooled(input.own, folder))
     size = sum(part.size for part in input.parts)
-    target = max(PART_BYTES_MIN, min(PART_BYTES_MAX, size // max(1, tasks)))
+    most = min(COSTS.spark_part_bytes_max, size // max(1, tasks))
+    target = max(COSTS.spark_part_bytes_min, most)
     pieces = (piece for part in input.parts for piece in _split(part, target))
     return tuple(replace(piece, index=index) for index, piece in enumerate(pieces))
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog, Type
+from omnigraph.costs import COSTS
 from omnigraph.exec.changes.diff import DELETE, INSERT, UPDATE, Change, ChangedRows, Changes, owners
 from omnigraph.exec.changes.entities import Picked
 from omnigraph.exec.changes.export import rows_as_now
@@ -36,8 +37,6 @@ CHANGES = pa.schema(
         pa.field("after", pa.string()),
     ]
 )
-
-_BATCH_ROWS = 4_096
 
 
 def change_schema(owner: Type | None) -> pa.Schema:
@@ -64,7 +63,7 @@ def json_rows(cause: Cause, changes: Changes) -> Iterator[pa.RecordBatch]:
     """The changes of a commit with images as JSON."""
     rest = iter(changes)
     position = 0
-    while taken := list(islice(rest, _BATCH_ROWS)):
+    while taken := list(islice(rest, COSTS.spark_batch_rows)):
         yield _json_batch(cause, position, taken)
         position += len(taken)
 
@@ -87,16 +86,16 @@ def typed_rows(cause: Cause, changes: Changes, owner: Type) -> Iterator[pa.Recor
     """The changes of a commit that are of one type, with images as structs."""
     position = 0
     for taken in changes.columns(owner.id):
-        for start in range(0, len(taken.ids), _BATCH_ROWS):
+        for start in range(0, len(taken.ids), COSTS.spark_batch_rows):
             cut = _slice(taken, start)
             yield _typed_batch(cause, position, owner, cut)
             position += len(cut.ids)
 
 
 def _slice(taken: ChangedRows, start: int) -> ChangedRows:
-    if len(taken.ids) <= _BATCH_ROWS:
+    if len(taken.ids) <= COSTS.spark_batch_rows:
         return taken
-    chosen = pa.array(range(start, min(start + _BATCH_ROWS, len(taken.ids))))
+    chosen = pa.array(range(start, min(start + COSTS.spark_batch_rows, len(taken.ids))))
     return ChangedRows(taken.ids.take(chosen), taken.was.take(chosen), taken.now.take(chosen))
 
 
@@ -154,7 +153,11 @@ def baseline_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The entities in some fragments of a table as inserts."""
     for batch in rows_as_now(
-        reader, owner, fragments=fragments, batch_size=_BATCH_ROWS, described=not is_typed
+        reader,
+        owner,
+        fragments=fragments,
+        batch_size=COSTS.spark_batch_rows,
+        described=not is_typed,
     ):
         rows = pa.Table.from_batches([batch])
         count = rows.num_rows

@@ -10,6 +10,7 @@ from collections import defaultdict
 from hashlib import sha256
 from pathlib import Path
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import Forbidden, PolicyInvalid
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
@@ -18,7 +19,6 @@ from omnigraph.policy.cedar import CedarRequest, CedarRules
 from omnigraph.policy.policy_file import PolicyFile, parse_policy
 from omnigraph.policy.protected_branches import ProtectedBranches
 
-_KEPT = 65_536
 _Key = tuple[tuple[str, ...], Action, bool, bool, bool, bool]
 
 
@@ -66,7 +66,7 @@ class Policy:
                 members[actor].append(group)
         self._groups = {actor: tuple(sorted(groups)) for actor, groups in members.items()}
         self._cedar = CedarRules(file, graph_id)
-        self._kept: Lru[_Key, str | None] = Lru(_KEPT)
+        self._kept: Lru[_Key, str | None] = Lru(COSTS.decisions_max)
         self._granted = {(rule.group, action) for rule in file.rules for action in rule.actions}
 
     @classmethod

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from omnigraph.arguments import checked
+from omnigraph.costs import COSTS
 from omnigraph.errors import NotFound, NotServed
 from omnigraph.exec.merge.resolve import Resolve
 from omnigraph.exec.merge.run import MergeOutcome
@@ -21,8 +22,6 @@ from omnigraph.remote.from_wire import merge_of
 from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_session import RemoteSession
 from omnigraph.storage.names import MAIN
-
-_PAGE = 1_000
 
 
 class RemoteReviews(ReviewsView):
@@ -62,7 +61,11 @@ class RemoteReviews(ReviewsView):
         reviews: list[Review] = []
         token = before
         while True:
-            size = _PAGE if limit is None else min(limit - len(reviews), _PAGE)
+            size = (
+                COSTS.remote_page_reviews
+                if limit is None
+                else min(limit - len(reviews), COSTS.remote_page_reviews)
+            )
             asked = given(state=state, source=source, target=target, limit=size, page_token=token)
             page = self._http.document("/reviews", asked)
             reviews += map(review_of, page["reviews"])

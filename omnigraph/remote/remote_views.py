@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import orjson
 
 from omnigraph.arguments import checked
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, NotFound, NotServed, UnknownPoint
 from omnigraph.exec.changes.baseline import Baseline
 from omnigraph.exec.changes.consumers import FeedConsumer
@@ -42,8 +43,6 @@ from omnigraph.storage.manifest.tags import Tag
 from omnigraph.storage.names import MAIN, require_text
 from omnigraph.storage.records import Commit
 from omnigraph.storage.recovery_records import Recovery
-
-_PAGE_COMMITS = 1_000
 
 
 class RemoteBranches(BranchesView):
@@ -197,7 +196,11 @@ class RemoteCommits(CommitsView):
         commits: list[Commit] = []
         token = None
         while limit is None or len(commits) < limit:
-            size = _PAGE_COMMITS if limit is None else min(_PAGE_COMMITS, limit - len(commits))
+            size = (
+                COSTS.remote_page_commits
+                if limit is None
+                else min(COSTS.remote_page_commits, limit - len(commits))
+            )
             params = given(
                 branch=branch,
                 actor=actor,

@@ -56,7 +56,7 @@ class ServedChanges(Changes):
         document = self._first if is_first else self._fetched(limit, token)
         return Page(changes_of(document), document.get("next_page_token"))
 
-    def beyond(self, start: Position | None, first_rows: int = 0) -> Iterator[Change]:
+    def beyond(self, start: Position | None, first_rows: int | None = None) -> Iterator[Change]:
         """The changes after a position, in order; the server knows positions by its tokens, so
         only the beginning can be asked for. How many rows are read at once is its own matter."""
         if start is not None:

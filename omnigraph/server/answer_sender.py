@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from omnigraph.costs import COSTS
 from omnigraph.server.call import Answer
 from omnigraph.server.connection import (
     ABORT,
@@ -28,7 +29,6 @@ from omnigraph.server.watchdog import Watchdog
 
 _STREAM_SECONDS = 5
 _EVENT_STREAMS_MAX = 256
-_PIECE_BYTES = 1 << 18
 
 _SENT = (
     "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range",
@@ -93,16 +93,16 @@ class AnswerSender:
                 raise
             return answer.status
         body = b"" if is_bodiless else answer.body
-        if len(body) <= _PIECE_BYTES:
+        if len(body) <= COSTS.answer_piece_bytes:
             whole = scope.get(WHOLE)
             if whole is not None and whole.answer(answer.status, fields, body):
                 return answer.status
         try:
             with self._watchdog.within(self._limits.send_seconds):
                 await send(start)
-            for begin in range(0, max(len(body), 1), _PIECE_BYTES):
-                piece = body[begin : begin + _PIECE_BYTES]
-                more = begin + _PIECE_BYTES < len(body)
+            for begin in range(0, max(len(body), 1), COSTS.answer_piece_bytes):
+                piece = body[begin : begin + COSTS.answer_piece_bytes]
+                more = begin + COSTS.answer_piece_bytes < len(body)
                 # The web server waits before a piece until the client has read the ones before it.
                 with self._watchdog.within(self._limits.send_seconds):
                     await send({"type": "http.response.body", "body": piece, "more_body": more})

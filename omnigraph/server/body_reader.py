@@ -9,14 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
+from omnigraph.costs import COSTS
 from omnigraph.server.call import JSON, RouteCall, require_media
 from omnigraph.server.connection import WHOLE, ClientGone, Receive, Scope
 from omnigraph.server.endpoint import ApiEndpoint, BodySize
 from omnigraph.server.refusals import HttpRefusal, too_large, unread
 from omnigraph.server.serve_settings import ServerLimits
 from omnigraph.server.watchdog import Watchdog
-
-_IN_MEMORY = 8 << 20
 
 
 class BodyReader:
@@ -85,7 +84,7 @@ class BodyReader:
                 raise unread(too_large("request_body_bytes", size, cap))
             chunks.append(chunk)
             more = message.get("more_body", False)
-            if is_spooled and kept > _IN_MEMORY:
+            if is_spooled and kept > COSTS.body_memory_bytes_max:
                 if spool is None:
                     spool = self._spool(call, stack)
                 await asyncio.to_thread(spool.writelines, chunks)

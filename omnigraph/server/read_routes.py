@@ -6,6 +6,7 @@ Invariant: a route is one call on the graph and one rendering.
 from msgspec import UNSET
 
 from omnigraph.catalog import codec
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, LimitExceeded
 from omnigraph.exec.changes.tokens import sealed, unsealed
 from omnigraph.exec.read.result import QueryResult
@@ -17,7 +18,6 @@ from omnigraph.server.refusals import too_large
 from omnigraph.server.row_formats import ARROW, arrow_bytes, chosen, csv_bytes
 from omnigraph.server.status import reworded
 
-_ROWS_UNMEASURED = 1_000
 PAGE_COMMITS_MAX = 8_192
 
 
@@ -81,7 +81,7 @@ def _run(
             raise
         raise reworded(cause, f"{cause.text}; use POST /mutate for write queries") from None
     call.facts.update(rows=len(result), commit=result.commit_id)
-    if len(result) > _ROWS_UNMEASURED:
+    if len(result) > COSTS.answer_rows_unmeasured_max:
         size = result.to_arrow().nbytes
         if size > call.limits.answer_bytes:
             raise too_large("response_bytes", size, call.limits.answer_bytes)

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.columnar import ragged_faults
 from omnigraph.exec.load.text_cells import TEXT_CELLS, csv_rows
@@ -22,7 +23,6 @@ from omnigraph.exec.rules.faults import Faults
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
 PARQUET = "application/vnd.apache.parquet"
 _JSON = ("application/json", "application/*", "*/*")
-_BATCH_ROWS = 65_536
 _QUOTED = frozenset(',"\r\n')
 
 
@@ -51,7 +51,7 @@ def column_batches(
             return pa.ipc.open_stream(stream)
         file = pq.ParquetFile(stream)
         return pa.RecordBatchReader.from_batches(
-            file.schema_arrow, file.iter_batches(batch_size=_BATCH_ROWS)
+            file.schema_arrow, file.iter_batches(batch_size=COSTS.answer_batch_rows)
         )
     except (pa.ArrowException, OSError) as cause:
         raise BadRequest(f"the body is not {media}: {cause}") from None

@@ -12,13 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from omnigraph import user_cache
+from omnigraph.costs import COSTS
 from omnigraph.storage.names import fnv1a64
 from omnigraph.storage.objects import Root
 
-_KEPT = 8
-"""Documents of a kind that are kept for a graph; the oldest go first."""
-
-_BYTES_MAX = 4 << 20
 _DIGEST = 16
 
 SCHEMAS = "schemas"
@@ -55,7 +52,7 @@ class LocalCopies:
     def put(self, kind: str, key: str, body: bytes) -> None:
         """Keep a document, whole or not at all."""
         folder = self._folder(kind)
-        if folder is None or len(body) > _BYTES_MAX:
+        if folder is None or len(body) > COSTS.local_copy_bytes_max:
             return
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,5 +73,5 @@ def _digest(body: bytes) -> bytes:
 def _prune(folder: Path) -> None:
     with os.scandir(folder) as listing:
         entries = sorted((each.stat().st_mtime, each.path) for each in listing)
-    for _, path in entries[:-_KEPT]:
+    for _, path in entries[: -COSTS.local_copies_kept]:
         os.unlink(path)

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from omnigraph.arguments import checked
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Type
+from omnigraph.catalog.model import Catalog, NodeType, Type
 from omnigraph.graph import Graph
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Settings

@@ -1,7 +1,7 @@
 """Test support: lower every threshold of the engine, so that small graphs take all code paths.
 
     with lower_thresholds(seed=7) as lowered:
-        graph = og.create(...)          # a dozen rows cross thresholds of ten thousand
+        graph = og.init(path, schema)    # a dozen rows cross thresholds of ten thousand
         ...
     print(lowered)                      # repeats the same values
 
@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from omnigraph.costs import THRESHOLDS, Number, Threshold, overridden
+from omnigraph.pipeline.session import carry_thresholds
 
 __all__ = ["LoweredThresholds", "lower_thresholds"]
 
@@ -24,8 +25,8 @@ _DEFAULTS_SHARE = 0.2
 
 
 class LoweredThresholds:
-    """Context manager of thresholds that are lowered in this process and in processes that it
-    starts meanwhile."""
+    """Context manager of thresholds that are lowered in this process, in processes that it starts
+    meanwhile, and in Python workers of a running Spark session."""
 
     def __init__(self, seed: int | None, values: Mapping[str, Number]) -> None:
         self.seed = seed
@@ -37,7 +38,9 @@ class LoweredThresholds:
         return dict(self._values)
 
     def __enter__(self) -> "LoweredThresholds":
+        self._stack.callback(carry_thresholds)  # once the others are restored
         self._stack.enter_context(overridden(self._values))
+        carry_thresholds()
         return self
 
     def __exit__(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.exec.points import Points
 from omnigraph.graph import Graph
 from omnigraph.storage.names import encode
@@ -223,7 +224,7 @@ def test_main_costs_what_it_cost_and_a_walk_reads_what_it_walks(small: Graph) ->
 def test_a_walk_passes_the_windows_and_the_branch_point(
     small: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.storage.manifest.history._WINDOW_VERSIONS", 2)
+    monkeypatch.setattr(COSTS, "history_window_versions", 2)
     before = chain(small, 9)
     small.branches.create("b")
     after = chain(small, 7, "b")[1:]

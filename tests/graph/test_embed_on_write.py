@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.exec.search.embed import Mock, Purpose, mock_vector
-from omnigraph.exec.search.vector_fill import BATCH_CHARACTERS, BATCH_TEXTS
 from tests.cli.program import run as call
 
 SCHEMA = """
@@ -174,7 +174,7 @@ def test_texts_of_committed_rows_are_not_sent_by_a_new_process(
     rows = [{"type": "Doc", "data": {"slug": f"d{n}", "text": f"text {n}"}} for n in range(200)]
     graph.load(rows, "merge")
     assert len(provider.texts) == 200
-    assert max(map(len, provider.sent)) == BATCH_TEXTS
+    assert max(map(len, provider.sent)) == COSTS.embed_batch_texts_max
     with og.open(graph.uri) as other:
         fresh = Counting()
         other._reading.embedder = fresh
@@ -188,7 +188,7 @@ def test_a_batch_of_long_texts_is_bounded(graph: og.Graph, provider: Counting) -
     long = "word " * 10_000
     rows = [{"type": "Doc", "data": {"slug": f"l{n}", "text": f"{n} {long}"}} for n in range(6)]
     graph.load(rows, "merge")
-    assert all(sum(map(len, batch)) <= BATCH_CHARACTERS for batch in provider.sent)
+    assert all(sum(map(len, batch)) <= COSTS.embed_batch_characters_max for batch in provider.sent)
 
 
 def test_vectors_that_are_given_are_kept(graph: og.Graph, provider: Counting) -> None:

@@ -25,7 +25,6 @@ from pyspark.errors import StreamingQueryException
 import omnigraph as og
 from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
-from omnigraph.pipeline import splits
 from omnigraph.pipeline.shuffle_exchange import ShuffleExchange
 from tests.exec.bulk import edge, lines, node, person
 
@@ -198,7 +197,7 @@ def parent_of(pid: int) -> int:
 def main() -> None:
     uri, options_text, source, folder, master = sys.argv[1:]
     options = json.loads(options_text)
-    splits.PART_BYTES_MIN = 4_000
+    COSTS.spark_part_bytes_min = 4_000
     COSTS.upsert_rows_max = COSTS.committed_keys_max = 0  # every merge is a large one
     COSTS.mentioned_keys_max = -1
     from omnigraph import spark as ogs  # noqa: PLC0415

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.pipeline import executors, splits
+from omnigraph.costs import COSTS
+from omnigraph.pipeline import executors
 from omnigraph.pipeline.session import session
 
 URI, FILE, NOTES, MASTER, ARCHIVE = sys.argv[1:]
@@ -76,7 +77,7 @@ def kill_the_executor(notes: Path) -> None:
 
 
 if __name__ == "__main__":
-    splits.PART_BYTES_MIN = 2_000
+    COSTS.spark_part_bytes_min = 2_000
     executors.pickled_task = unlucky
     spark = session(
         master=MASTER,

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 import omnigraph as og
 import omnigraph.spark as ogs
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
-from omnigraph.pipeline import source_changes
 from omnigraph.pipeline.source import OmnigraphSource
 from omnigraph.pipeline.source_changes import ChangesReader, CommitPartition
 from omnigraph.storage.manifest import manifest
@@ -164,7 +164,7 @@ def test_SS1_with_a_type_images_are_columns(tmp_path: Path) -> None:
 def test_SS1_a_baseline_comes_first_and_then_changes(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, type_: str | None
 ) -> None:
-    monkeypatch.setattr(source_changes, "PARTITION_ROWS", 1)
+    monkeypatch.setattr(COSTS, "spark_change_rows", 1)
     options = {"startingBaseline": "true"} | ({} if type_ is None else {"type": type_})
     source = reader(graph, **options)
     start = source.initialOffset()

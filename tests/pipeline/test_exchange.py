@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import omnigraph as og
-from omnigraph.exec.load import spill as spilling
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.exchange import Exchange, ReadKeys, ThreadExchange, put_tables
 from omnigraph.exec.load.spill import KeySet, Spill
 from omnigraph.exec.values.mint import minted_in_series, new_series, ulids
@@ -40,7 +40,7 @@ def exchange(
             yield FolderExchange(spark, tmp_path, 5, "tried it")
         case _:
             if "many" in request.param:
-                monkeypatch.setattr(shuffle_exchange, "TASK_BYTES", 1)
+                monkeypatch.setattr(COSTS, "shuffle_task_bytes", 1)
             made = ShuffleExchange(spark, 5, "tried it")
             yield made
             made.close()
@@ -83,7 +83,7 @@ def test_SX1_what_is_put_is_read_by_bucket_and_forwarded(exchange: Exchange) -> 
     )
     assert sorted(name for _, names in ids for name in names) == sorted([*NAMES, "k1", "k1"])
     assert [bucket for bucket, _ in ids] == sorted({bucket for bucket, _ in ids}), "in order"
-    if not isinstance(exchange, ShuffleExchange) or shuffle_exchange.TASK_BYTES == 1:
+    if not isinstance(exchange, ShuffleExchange) or COSTS.shuffle_task_bytes == 1:
         assert sum(len(names) > 0 for _, names in ids) > 2, "spread over buckets"
     assert sum("k1" in names for _, names in ids) == 1, "equal keys meet"
     assert not any(names for _, names in none)
@@ -110,7 +110,7 @@ def test_SX1_nothing_is_put_by_no_jobs(exchange: Exchange) -> None:
 def test_SX4_a_hot_bucket_is_mapped_from_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shuffle_exchange, "_INBOX_BYTES", 2_000)
+    monkeypatch.setattr(COSTS, "shuffle_inbox_bytes_max", 2_000)
     out = Spill(tmp_path, 1)
     out.add(IDS, pa.table({"id": ["same"] * 200}))
     out.flush()
@@ -135,7 +135,7 @@ def test_a_spill_with_fine_buckets_is_read_by_coarse_ones(
     spill = Spill(tmp_path, 64)
     spill.add(IDS, pa.table({"id": NAMES}))
     spill.flush()
-    monkeypatch.setattr(spilling, "_COARSE_BYTES", spill.bytes // 4 + 1)
+    monkeypatch.setattr(COSTS, "coarse_bucket_bytes", spill.bytes // 4 + 1)
     assert spill.coarsened() in (2, 4)
     other = Spill(tmp_path, spill.buckets)
     other.add(IDS, pa.table({"id": NAMES}))
@@ -151,7 +151,7 @@ def test_a_spill_with_fine_buckets_is_read_by_coarse_ones(
 def test_SX3_blocks_are_read_in_the_order_they_were_put_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shuffle_exchange, "_INBOX_BYTES", 500)
+    monkeypatch.setattr(COSTS, "shuffle_inbox_bytes_max", 500)
     records: list[shuffle_exchange.Block] = []
     for call, number in [(1, 0), (0, 2), (0, 1)]:
         out = Outlet(call, 1, str(tmp_path))
@@ -171,12 +171,12 @@ def test_SX4_buckets_of_a_frame_follow_its_size(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = spark.range(1_000)
-    assert spark_load.frame_buckets(rows) == spark_load.FRAME_BUCKETS
-    monkeypatch.setattr(spark_load, "FRAME_BUCKET_BYTES", 80)
+    assert spark_load.frame_buckets(rows) == COSTS.spark_buckets_min
+    monkeypatch.setattr(COSTS, "spark_bucket_bytes", 80)
     assert spark_load.frame_buckets(rows) == 128, "8,000 bytes, a power of two"
     assert spark_load.frame_buckets(rows.crossJoin(rows)) == spark_load.FRAME_BUCKETS_MAX
     unknown = spark.sparkContext.parallelize([(1,)]).toDF("n long")
-    assert spark_load.frame_buckets(unknown) == spark_load.FRAME_BUCKETS
+    assert spark_load.frame_buckets(unknown) == COSTS.spark_buckets_min
 
 
 # A map task that runs again

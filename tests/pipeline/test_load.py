@@ -69,7 +69,7 @@ def outcome(graph: Graph, source: Any, mode: str, **options: Any) -> Any:
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a small file is cut into several parts, and its keys into several buckets."""
-    monkeypatch.setattr(splits, "PART_BYTES_MIN", 60)
+    monkeypatch.setattr(COSTS, "spark_part_bytes_min", 60)
     monkeypatch.setattr(COSTS, "key_bucket_bytes", 100)
 
 
@@ -233,7 +233,7 @@ def test_SP1_both_engines_answer_alike_on_anything(
 def test_a_file_cut_into_many_parts_keeps_its_line_numbers(
     spark: SparkSession, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(splits, "PART_BYTES_MIN", 2_000)
+    monkeypatch.setattr(COSTS, "spark_part_bytes_min", 2_000)
     graph = new_graph(tmp_path)
     good = [person(f"p{n}", age=n % 100) for n in range(1_000)]
     file = tmp_path / "in.jsonl"
@@ -272,7 +272,7 @@ def test_a_dataframe_is_loaded_where_it_is(spark: SparkSession, graph: Graph) ->
 def test_parquet_is_cut_by_row_groups(
     spark: SparkSession, graph: Graph, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(splits, "PART_BYTES_MIN", 1_000)
+    monkeypatch.setattr(COSTS, "spark_part_bytes_min", 1_000)
     names = pa.table({"name": [f"p{n}" for n in range(5_000)]})
     pq.write_table(names, tmp_path / "p.parquet", row_group_size=500)
     done = graph.load(tmp_path / "p.parquet", "merge", type="Person", engine="spark", spark=spark)

@@ -12,7 +12,6 @@ import omnigraph as og
 import omnigraph.spark as ogs
 from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
-from omnigraph.pipeline import splits
 from tests.exec.bulk import contents, edge, lines, new_graph, person
 
 BASE = lines(
@@ -62,7 +61,7 @@ def test_both_engines_leave_the_same(
     tmp_path: Path,
     batch: list[tuple[str, dict[str, Any]]],
 ) -> None:
-    monkeypatch.setattr(splits, "PART_BYTES_MIN", 60)
+    monkeypatch.setattr(COSTS, "spark_part_bytes_min", 60)
     monkeypatch.setattr(COSTS, "key_bucket_bytes", 400)
     file = tmp_path / "people.jsonl"
     file.write_bytes(

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.topology import table_ends
 from omnigraph.graph import Graph
@@ -28,7 +29,7 @@ COUNT = 50
 def _tables_of_ten_rows_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "10")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(table_ends, "SHARED_ROWS", 10)
+    monkeypatch.setattr(COSTS, "shared_scan_rows_min", 10)
 
 
 def person(number: int) -> str:

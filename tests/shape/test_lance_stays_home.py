@@ -44,7 +44,7 @@ DOORS = {
         "UPDATED",
         "among_row_ids",
     },
-    "lance.derived_bases": {"TOUCHED_FEW", "EdgeBase", "NodeBase"},
+    "lance.derived_bases": {"EdgeBase", "NodeBase"},
     "lance.direct_read": {"UnreadableFile"},
     "lance.evolution": {"Evolution"},
     "lance.foreign": {"look_at", "read_batches"},

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.counterparts import type_counterpart
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.costs import COSTS
 from omnigraph.errors import (
     BadRequest,
     ChangeFeedGap,
@@ -52,10 +53,7 @@ from omnigraph.types import Kind, TypeId
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
 
-PAGE_BYTES = 4 << 20
 _SHOWN = ("op", "type", "id", "before", "after")
-_FEW_ROWS = 2_000
-_FIRST_ROWS, _FIRST_ROWS_OF_ALL = 256, 2_048
 
 _KIND_ORDER = {Kind.NODE: "1", Kind.EDGE: "2"}
 
@@ -253,7 +251,7 @@ class Changes:
         return rows, None if len(first) > ROWS_SHOWN else len(first)
 
     def __iter__(self) -> Iterator[Change]:
-        return self.beyond(None, _FIRST_ROWS_OF_ALL)
+        return self.beyond(None, COSTS.change_first_rows_of_all)
 
     def counts(self) -> dict[tuple[str, str, str], int]:
         """How many changes there are by kind, type and operation."""
@@ -270,11 +268,11 @@ class Changes:
             return Page(changes, None)
         return Page(changes, sealed("page", scope, position_of(changes[-1])))
 
-    def beyond(self, start: Position | None, first_rows: int = _FIRST_ROWS) -> Iterator[Change]:
+    def beyond(self, start: Position | None, first_rows: int | None = None) -> Iterator[Change]:
         """The changes after a position, in order: nodes, then edges; by type; by id. Of each type
         at most `first_rows` are read at first, and more at a time the longer it goes on."""
         with readable(self._after.commit_id), self._store.history.lost.reading(self._after):
-            yield from self._beyond(start, first_rows)
+            yield from self._beyond(start, first_rows or COSTS.change_first_rows)
 
     def _beyond(self, start: Position | None, first_rows: int) -> Iterator[Change]:
         self._require_kept()
@@ -307,7 +305,7 @@ class Changes:
             self._require_kept()
             for owner in owners(self._catalog):
                 if owner.id == type_id:
-                    yield from self._chunks(owner, None, _FIRST_ROWS_OF_ALL)
+                    yield from self._chunks(owner, None, COSTS.change_first_rows_of_all)
 
     def _chunks(self, owner: Type, after_id: str | None, rows: int) -> Iterator[ChangedRows]:
         pins = self._pins(owner)
@@ -382,7 +380,9 @@ def _differing(old: Entities, new: Entities, touched: pa.Table) -> ChangedRows:
     ids, was, now = (touched[name].combine_chunks() for name in ("id", BEFORE, AFTER))
     reads = [partial(old.pick, was, ids), partial(new.pick, now, ids)]
     # A few rows are read in less time than a thread takes to start.
-    ours, theirs = together(reads) if len(ids) > _FEW_ROWS else [read() for read in reads]
+    ours, theirs = (
+        together(reads) if len(ids) > COSTS.together_rows_min else [read() for read in reads]
+    )
     positions = np.flatnonzero(differ(ours, theirs))
     if len(positions) == len(ids):
         return ChangedRows(ids, ours, theirs)
@@ -474,7 +474,7 @@ def bounded(changes: Iterator[Change], limit: int) -> Iterator[Change]:
     for number, change in enumerate(changes, start=1):
         yield change
         size += _size(change.was) + _size(change.now)
-        if number == limit or size >= PAGE_BYTES:
+        if number == limit or size >= COSTS.change_page_bytes_max:
             return
 
 

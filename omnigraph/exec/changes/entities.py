@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.catalog.counterparts import stored_ids
 from omnigraph.catalog.model import EdgeType, Type
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.storage.lance.columns import ADDRESS, BLOB_SIZE, BLOB_URI
 from omnigraph.storage.lance.reader import TableReader
@@ -26,9 +27,6 @@ from omnigraph.types import PropertyId
 
 Mask = npt.NDArray[np.bool_]
 
-_PAYLOAD_BYTES = 8 << 20
-_CHUNK_BYTES = 4 << 20
-_CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_000, 10_000
 _COLUMN_BYTES = 64
 _DESCRIBED = (BLOB_SIZE, BLOB_URI)
 
@@ -256,7 +254,8 @@ def rows_a_chunk(owner: Type) -> int:
     """How many entities of a type are compared at a time. Many, because a version's pages are read
     again for each chunk; fewer where vectors make them large."""
     width = sum(4 * (prop.type.dimension or 0) + _COLUMN_BYTES for prop in owner.properties)
-    return min(_CHUNK_ROWS_MAX, max(_CHUNK_ROWS_MIN, _CHUNK_BYTES // (width + _COLUMN_BYTES)))
+    rows = COSTS.entity_chunk_bytes_max // (width + _COLUMN_BYTES)
+    return min(COSTS.entity_chunk_rows_max, max(COSTS.entity_chunk_rows_min, rows))
 
 
 def present(entities: Aligned) -> Mask:
@@ -353,9 +352,9 @@ def mask_of(values: pa.Array) -> Mask:
 def _budgeted(positions: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     """Positions in groups whose bytes fit into memory together."""
     groups: list[list[int]] = []
-    size = _PAYLOAD_BYTES + 1
+    size = COSTS.entity_payload_bytes_max + 1
     for position in positions:
-        if size + sizes[position] > _PAYLOAD_BYTES:
+        if size + sizes[position] > COSTS.entity_payload_bytes_max:
             groups.append([])
             size = 0
         groups[-1].append(position)

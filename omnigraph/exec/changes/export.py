@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow import arrow_type, property_columns
 from omnigraph.catalog.model import Catalog, EdgeType, Property, Type
 from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.costs import COSTS
 from omnigraph.errors import AlreadyExists, BadRequest
 from omnigraph.exec.changes.csv_export import write_csv
 from omnigraph.exec.load.type_files import type_file, type_folder
@@ -35,9 +36,6 @@ FORMATS = ("jsonl", "parquet", "csv")
 _ENDINGS = {"parquet": "parquet", "csv": "csv"}
 Dates = Literal["numbers", "iso"]
 """How NDJSON writes dates and moments: as numbers since the epoch, or as ISO text."""
-
-_BATCH_ROWS = 8_192
-_ROWS_A_FILE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ def stored_batches(store: Store, snapshot: Snapshot) -> BatchesOf:
         if owner.table not in snapshot.tables:
             return
         reader = store.reader(snapshot, owner.table)
-        yield from rows_as_now(reader, owner, order_by=["id"], batch_size=_BATCH_ROWS)
+        yield from rows_as_now(reader, owner, order_by=["id"], batch_size=COSTS.export_batch_rows)
 
     return batches_of
 
@@ -242,7 +240,7 @@ def _write_parquet(folder: Path, batches: Iterator[pa.RecordBatch]) -> int:
                 number += 1
             writer.write_batch(batch)
             count += batch.num_rows
-            if count >= number * _ROWS_A_FILE:
+            if count >= number * COSTS.export_file_rows:
                 writer.close()
                 writer = None
     finally:

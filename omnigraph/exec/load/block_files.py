@@ -18,6 +18,7 @@ from uuid import uuid4
 import orjson
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.load.files import Options, is_remote, opened
 from omnigraph.exec.threads import in_order
@@ -26,7 +27,6 @@ _ALIGNED = 64  # Arrow maps what is aligned, and copies the rest
 _LENGTH_BYTES = 8
 _INDEXES_MAX = 4_096
 _FETCHED_AT_ONCE = 8
-_CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _fetched(folder: Path, file: BlockFile) -> BlockFile:
     files, name = opened(file.path, file.options)
     try:
         with files.open_input_stream(name) as source, path.open("wb") as target:
-            while chunk := source.read(_CHUNK_BYTES):
+            while chunk := source.read(COSTS.block_copy_bytes):
                 target.write(chunk)
     except OSError as cause:
         raise StorageFailed(f"read {file.path}", str(cause)) from cause

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import Violation
 from omnigraph.exec.load.exchange import Blocks, Exchange, ReadKeys
 from omnigraph.exec.load.ndjson import Owner, TypedRows
@@ -33,9 +34,6 @@ from omnigraph.exec.rules.rules import (
 )
 from omnigraph.exec.topology.end_numbers import Ends
 from omnigraph.types import TableKey
-
-_MOSTLY_DISTINCT = 0.7
-_SAMPLED = 4_096
 
 
 def id_keys(table: TableKey) -> KeySet:
@@ -100,11 +98,11 @@ def incoming_keys(
 def _first_of_each(table: pa.Table, end: str) -> pa.Table:
     """The first row of each value, or the whole table where most values are distinct."""
     values = table.column(end).combine_chunks()
-    if _distinct_share(values) > _MOSTLY_DISTINCT:
+    if _distinct_share(values) > COSTS.distinct_share_max:
         return table
     encoded = values.dictionary_encode()
     count = len(encoded.dictionary)
-    if encoded.null_count or count > _MOSTLY_DISTINCT * len(encoded):
+    if encoded.null_count or count > COSTS.distinct_share_max * len(encoded):
         return table
     codes = encoded.indices.to_numpy()
     first = np.empty(count, np.int64)
@@ -114,8 +112,8 @@ def _first_of_each(table: pa.Table, end: str) -> pa.Table:
 
 def _distinct_share(values: pa.Array) -> float:
     """The share of distinct values, estimated from the duplicates in a sample."""
-    sampled = len(values[:_SAMPLED])
-    repeats = sampled - pc.count_distinct(values[:_SAMPLED]).as_py()
+    sampled = len(values[: COSTS.distinct_sample_rows])
+    repeats = sampled - pc.count_distinct(values[: COSTS.distinct_sample_rows]).as_py()
     if not repeats:
         return 1.0
     # Birthday estimate: the values are drawn uniformly from that many.

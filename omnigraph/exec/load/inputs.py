@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest
 from omnigraph.exec.load.decode import LineBlock
 from omnigraph.exec.load.files import Options
@@ -22,8 +23,6 @@ from omnigraph.exec.load.pieces import Piece, pieces_of
 from omnigraph.exec.load.sources import Part, batch_rows, blocks, find_files
 from omnigraph.exec.load.text_cells import are_text
 
-_RECORDS = 20_000
-_READ_BYTES = 8 << 20
 _INFLATES = 8  # rough growth of compressed text when it is read
 _COLUMNS_INFLATE = 8  # rough size of rows as text over their size in a columnar file
 
@@ -157,7 +156,7 @@ def _tables(tables: Iterable[pa.Table]) -> Iterator[Piece]:
 def _records(records: Iterable[Any]) -> Iterator[Piece]:
     every = iter(records)
     number = 1
-    while batch := tuple(islice(every, _RECORDS)):
+    while batch := tuple(islice(every, COSTS.record_piece_rows)):
         yield Piece(0, None, number, batch)
         number += len(batch)
 
@@ -194,7 +193,7 @@ def _gives_text() -> BadRequest:
 def _stream(source: Any) -> Iterator[Piece]:
     """A binary file that is open already."""
     buffer, line = b"", 1
-    while chunk := source.read(_READ_BYTES):
+    while chunk := source.read(COSTS.stream_read_bytes):
         buffer += _bytes(chunk)
         end = buffer.rfind(b"\n") + 1
         if end:

@@ -30,7 +30,6 @@ from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
 
 _UNKNOWN_BYTES = 1 << 30
-_LARGE_BYTES = 8 << 20
 
 
 def load_local(
@@ -61,7 +60,7 @@ class Loading:
         self._catalog = catalog
         self._request = request
         self._folder = folder
-        self._is_large = size_bytes >= _LARGE_BYTES
+        self._is_large = size_bytes >= COSTS.large_load_bytes_min
         self._keys = Spill(folder, bucket_count(size_bytes))
         self._files: list[str | None] = []
         self._meter = Meter(request.progress)

@@ -20,6 +20,7 @@ import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.near_paths import near_path
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, NotFound, StorageFailed
 from omnigraph.exec.load.decode import LINE_BYTES_MAX, LineBlock
 from omnigraph.exec.load.files import Options, is_remote, opened
@@ -42,10 +43,6 @@ _FORMATS: dict[str, Format] = {
 _SPREADSHEETS = {".xlsx", ".xls", ".ods"}
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 _WHAT_TO_GIVE = "give a file, a folder or a pattern that matches one"
-_BLOCK_BYTES = 8 << 20
-_BATCH_ROWS = 65_536
-_BATCH_ROWS_MIN = 1_024
-_BATCH_BYTES = 8 << 20
 _ROW_BYTES = 100  # of a row of a Lance dataset, roughly
 
 
@@ -170,10 +167,10 @@ def file_format(name: str) -> Format:
 # Reading lines
 
 
-def blocks(part: Part, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[LineBlock]:
+def blocks(part: Part, *, block_bytes: int | None = None) -> Iterator[LineBlock]:
     """The lines of a part, many at a time; a line that is too long comes alone, cut off."""
     line = part.first
-    for data in _whole_lines(part, block_bytes):
+    for data in _whole_lines(part, block_bytes or COSTS.line_block_bytes):
         yield LineBlock(data, line, part.index, part.label)
         line += max(1, line_count(data) + (not data.endswith(b"\n")))
 
@@ -330,7 +327,10 @@ def batch_rows(size_bytes: int, rows: int) -> int:
     """How many rows are decoded at a time: fewer where they are wide, because memory follows the
     batches under way."""
     width = max(1, size_bytes // max(1, rows))
-    return max(_BATCH_ROWS_MIN, min(_BATCH_ROWS, _BATCH_BYTES // width))
+    return max(
+        COSTS.input_batch_rows_min,
+        min(COSTS.input_batch_rows_max, COSTS.input_batch_bytes_max // width),
+    )
 
 
 def _parquet_bytes(file: pq.ParquetFile) -> int:

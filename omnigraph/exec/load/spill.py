@@ -13,6 +13,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.block_files import BlockFile, read_blocks, write_blocks
 from omnigraph.exec.load.files import Options
 from omnigraph.exec.values.buckets import bucket_numbers
@@ -21,8 +22,6 @@ ORIGIN = "__origin"
 """Column with the origin of a row: its part of the input and its line there, in one number."""
 
 _PART_SHIFT = 36
-_MEMORY_BYTES_MAX = 64 << 20
-_COARSE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Spill:
 
     folder: Path | str
     buckets: int = 1
-    memory_bytes_max: int = _MEMORY_BYTES_MAX
+    memory_bytes_max: int = field(default_factory=lambda: COSTS.spill_memory_bytes_max)
     files: list[BlockFile] = field(default_factory=list)
     options: Options = ()
     fine: int = 0  # buckets in the files, where each of ours is several of theirs
@@ -115,7 +114,7 @@ class Spill:
         """Join buckets until they are large enough to be worth a job each; their number then."""
         self.flush()
         self.fine = max(self.fine, self.buckets)
-        while self.buckets % 2 == 0 and self.bytes < self.buckets * _COARSE_BYTES:
+        while self.buckets % 2 == 0 and self.bytes < self.buckets * COSTS.coarse_bucket_bytes:
             self.buckets //= 2
         return self.buckets
 

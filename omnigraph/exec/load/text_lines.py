@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-_READ_BYTES = 1 << 20
+from omnigraph.costs import COSTS
+
 _ESCAPED = re.compile("[\udc80-\udcff]")
 _TO_CLOSING = re.compile(r'(?:[^"]|"")*+"')
 
@@ -22,7 +23,7 @@ def text_lines(read: Callable[[int], bytes], errors: str = "replace") -> Iterato
             return True
 
         def readinto(self, buffer: Any) -> int:
-            data = read(min(len(buffer), _READ_BYTES))
+            data = read(min(len(buffer), COSTS.csv_read_bytes))
             buffer[: len(data)] = data
             return len(data)
 

@@ -20,14 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.load.lines import Lines, stands_at
 
 _QUOTE, _COMMA, _OPEN, _CLOSE, _MINUS, _ZERO, _SPACE, _EXPONENT = b'",[]-0 e'
 _LOWER = 32  # the bit that makes a letter small
 _SPACES_BELOW = 32
 _TOKEN = re.compile(rb'[ ]*(?:"([^"]*)"|(\[[^"\[\]{}]*\])|([^ ",:{}\[\]]+)|([{}:,]))')
-_ITEMS_AT_ONCE = 1 << 15
-"""Items of lists whose offsets are in memory at a time: they stay in the cache of a core."""
 
 _OFFSETS_MAX = (1 << 31) - 1
 
@@ -258,7 +257,7 @@ def _lists(data: bytes, raw: np.ndarray, span: _ValueSpans, kind: pa.DataType) -
         return None
     width = int(np.count_nonzero(raw[opened[0] : closed[0]] == _COMMA)) + 1
     parts: list[pa.Array] = []
-    step = max(1, _ITEMS_AT_ONCE // width)
+    step = max(1, COSTS.list_items_together // width)
     for first in range(0, len(opened), step):
         part = _ValueSpans(opened[first : first + step], closed[first : first + step])
         items = _items(raw, part, width)

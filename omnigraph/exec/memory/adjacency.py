@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import announce
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.resident import Edges
@@ -20,8 +21,6 @@ from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 
 _LOW = np.int64(0xFFFFFFFF)
-
-_SEARCHED_TOGETHER = 1 << 20
 
 _BYTES_AN_EDGE = 48
 """The peak of building: keys, their order, both again in that order."""
@@ -214,8 +213,8 @@ def searched(
     """Flags of the values that occur in their own ascending stretch of an array: binary search of
     all at once."""
     flags = np.zeros(len(sought), bool)
-    for start in range(0, len(sought), _SEARCHED_TOGETHER):
-        block = slice(start, start + _SEARCHED_TOGETHER)
+    for start in range(0, len(sought), COSTS.edges_searched_together):
+        block = slice(start, start + COSTS.edges_searched_together)
         low, high, values = (
             first[block].astype(np.int64),
             end[block].astype(np.int64),

@@ -15,9 +15,9 @@ from collections.abc import Callable, Hashable
 from threading import Lock, RLock
 from typing import Any, TypeVar
 
-Kept = TypeVar("Kept")
+from omnigraph.costs import COSTS
 
-_USES_MAX = 4096
+Kept = TypeVar("Kept")
 
 
 class Cache:
@@ -87,7 +87,7 @@ class Cache:
     def use(self, key: Hashable, cost: int = 1) -> int:
         """Count a use of a key that is not kept; the total so far says when keeping it pays."""
         with self._turn:
-            if len(self._uses) > _USES_MAX:
+            if len(self._uses) > COSTS.cache_uses_max:
                 self._uses.clear()
             self._uses[key] += cost
             return self._uses[key]

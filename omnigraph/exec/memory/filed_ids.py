@@ -13,11 +13,10 @@ them, given out once for all versions of a family.
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.values.rows import gather
 from omnigraph.storage.derived.node_file import NodeFile
-
-_ONE_BY_ONE = 64
 
 
 class FiledIds(Ids):
@@ -71,7 +70,7 @@ class FiledIds(Ids):
         return self.file.find(id.encode("utf-8", "surrogatepass"))
 
     def locate(self, ids: pa.Array) -> np.ndarray:
-        if len(ids) <= _ONE_BY_ONE:
+        if len(ids) <= COSTS.filed_ids_one_by_one_max:
             listed = ids.to_pylist()
             return np.array([-1 if e is None else self.find(e) for e in listed], np.int64)
         located = self.file.locate(ids)

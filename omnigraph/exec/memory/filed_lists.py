@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from omnigraph import number_arrays
+from omnigraph.costs import COSTS
 from omnigraph.exec.memory.adjacency import searched
 from omnigraph.exec.memory.list_patch import ListPatch, indexes_of, patch_of
 from omnigraph.exec.topology.edge_delta import EdgeDelta
@@ -22,9 +23,6 @@ from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.edge_file import EdgeFile, RowLists, Way
 
 _EMPTY = np.empty(0, np.int64)
-
-_COUNTED_TOGETHER = 1 << 20
-"""Neighbours either way that are put together at once to be counted."""
 
 
 class FiledLists:
@@ -181,7 +179,7 @@ class BothLists:
     def degrees(self, nodes: np.ndarray) -> np.ndarray:
         most = self._out.degrees(nodes) + self._back.degrees(nodes)
         counts = np.zeros(len(nodes), np.int64)
-        for begin, end in number_arrays.runs_of(most, _COUNTED_TOGETHER):
+        for begin, end in number_arrays.runs_of(most, COSTS.neighbours_counted_together):
             owners, _ = self.reached(nodes[begin:end])
             counts[begin:end] = np.bincount(owners, minlength=end - begin)
         return counts

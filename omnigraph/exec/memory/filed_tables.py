@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph import number_arrays
+from omnigraph.costs import COSTS
 from omnigraph.exec.memory.adjacency import AdjacencyView, Topology
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.filed_columns import ColumnFiles, NamedColumns
@@ -44,12 +45,6 @@ from omnigraph.storage.derived.node_file import NO_ROW, NodeFile
 from omnigraph.storage.lance.derived_bases import EdgeBase, NodeBase
 from omnigraph.storage.lance.reader import TableReader
 
-_FETCH_COST = 32_768
-_FETCHED_ROW_COST = 256
-"""Rows of a whole column that are read in the time of one fetch, and of each row it fetches."""
-
-_FEW = 4096
-_CELLS_MAX = 4096
 _CELL_BYTES = 64
 _MAPPED_BYTES = 4096
 
@@ -91,9 +86,9 @@ class FewCells(ResidentTable):
     def _cells(self, name: str) -> dict[int, Any]:
         key = (self.key, "cells", name)
         cells: dict[int, Any] | None = self._cache.get(key)
-        if cells is None or len(cells) > _CELLS_MAX:
+        if cells is None or len(cells) > COSTS.column_cells_max:
             cells = {}
-            self._cache.put(key, cells, _CELLS_MAX * _CELL_BYTES)
+            self._cache.put(key, cells, COSTS.column_cells_max * _CELL_BYTES)
         return cells
 
 
@@ -437,7 +432,7 @@ def _fetched(
 
 def _is_fetched(cache: Cache, table: ResidentTable, name: str, count: int) -> bool:
     """Whether a column is read for these few entities alone: rent, until buying would have paid."""
-    if count > _FEW or count * 4 > table.size or table.holds(name):
+    if count > COSTS.column_fetch_rows_max or count * 4 > table.size or table.holds(name):
         return False
     if table.change is not None and cache.get((table.change.base, "column", name)) is not None:
         return False  # patching the column of the version before costs less
@@ -446,7 +441,7 @@ def _is_fetched(cache: Cache, table: ResidentTable, name: str, count: int) -> bo
 
 def _use(cache: Cache, table: ResidentTable, name: str, count: int) -> int:
     """Count a fetch of a column; what the fetches before it have cost."""
-    cost = _FETCH_COST + _FETCHED_ROW_COST * count
+    cost = COSTS.column_fetch_cost_rows + COSTS.column_fetch_row_cost_rows * count
     return cache.use((table.source.key, "fetched", name), cost) - cost
 
 

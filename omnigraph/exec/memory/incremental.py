@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import property_columns
+from omnigraph.costs import COSTS
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.storage.lance.columns import CREATED
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
-
-CHANGED_SHARE_MAX = 0.2
 
 
 class Derived(Protocol):
@@ -84,7 +83,9 @@ def _followed(recipe: Recipe[Made], reader: TableReader, column: str, cache: Cac
     if before is None:
         return None
     written = reader.written_since(base.version, ["id", column, CREATED])
-    if written.num_rows > CHANGED_SHARE_MAX * max(reader.pin.row_count, 100):
+    if written.num_rows > COSTS.inverted_follow_share_max * max(
+        reader.pin.row_count, COSTS.follow_base_rows
+    ):
         return None
     created = pc.sum(pc.greater(written[CREATED], base.version)).as_py() or 0
     gone = _is_in(before.ids, written["id"])

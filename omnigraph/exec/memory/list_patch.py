@@ -9,12 +9,8 @@ from threading import Lock
 
 import numpy as np
 
+from omnigraph.costs import COSTS
 from omnigraph.light_dataclass import dataclass
-
-_GARBAGE_SHARE = 2
-"""Rows that no node has any more are dropped when they are more than half of all."""
-
-_VALUES_MIN = 256
 
 
 class RowPool:
@@ -38,7 +34,7 @@ class RowPool:
                 return self
         grown = []
         for old, more in ((self.neighbours, neighbours), (self.edges, edges)):
-            array = np.empty(max(_VALUES_MIN, size * 2), np.int64)
+            array = np.empty(max(COSTS.list_values_min, size * 2), np.int64)
             array[:seen], array[seen:size] = old[:seen], more
             grown.append(array)
         return RowPool(grown[0], grown[1], size)
@@ -97,7 +93,11 @@ class ListPatch:
         nodes = np.insert(self.nodes, before, rows.nodes[is_new])
         patch = ListPatch(nodes, parts[0], parts[1], pool, size)
         live = int((patch.ends - patch.begins).sum())
-        return patch if size <= _VALUES_MIN + live * _GARBAGE_SHARE else patch.compacted()
+        return (
+            patch
+            if size <= COSTS.list_values_min + live * COSTS.list_garbage_factor
+            else patch.compacted()
+        )
 
     def compacted(self) -> "ListPatch":
         """The same rows without what lies between them."""

@@ -15,9 +15,6 @@ from omnigraph.costs import COSTS
 from omnigraph.exec.values.rows import as_numpy, gather
 from omnigraph.exec.values.string_column import StringColumn
 
-_SEARCH_COST = 100
-"""A binary search costs as much as hashing this many ids, which `locate` does without an order."""
-
 
 def _order_of(strings: pa.Array) -> np.ndarray:
     """The sort order of ids. They are often sorted already, and checking that costs a fraction of a
@@ -98,7 +95,7 @@ class Ids:
 
     def locate(self, ids: pa.Array) -> np.ndarray:
         """The numbers of many ids, -1 for those that the dictionary lacks."""
-        if len(ids) * _SEARCH_COST <= len(self) and self.is_sorted:
+        if len(ids) * COSTS.id_search_cost_ids <= len(self) and self.is_sorted:
             return np.array([self.find(each) for each in ids.to_pylist()], np.int64)
         numbers = pc.index_in(ids, value_set=self.strings)
         return as_numpy(numbers.fill_null(-1)).astype(np.int64)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph import number_arrays
+from omnigraph.costs import COSTS
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.numbering import Ids
 from omnigraph.exec.memory.version import Source, VersionKey
@@ -27,9 +28,6 @@ from omnigraph.plan import ir
 from omnigraph.storage.lance.columns import ROW_ID
 from omnigraph.types import TableKey
 
-_CHANGED_SHARE_MAX = 0.2
-_FETCHED_MAX = 4096
-_TOGETHER_BYTES = 32 << 20
 _CELL_BYTES = 64
 _TABLE_ORDER = "table order"
 
@@ -84,7 +82,11 @@ class ResidentTable:
         name = self.source.columns.name_of(column)
         if name is None:
             return absent(column, len(positions))
-        if column.type.is_vector and len(positions) <= _FETCHED_MAX and not self.holds(name):
+        if (
+            column.type.is_vector
+            and len(positions) <= COSTS.vector_fetch_rows_max
+            and not self.holds(name)
+        ):
             return self.fetched([name], positions)[0]
         values = self.column(name, blob=column.type.is_blob)
         return values if positions is self.everything else gather(values, positions)
@@ -107,7 +109,7 @@ class ResidentTable:
         columns of the table. Large ones are left to `column`, which reads one at a time."""
         names = (self.source.columns.name_of(column) for column in columns)
         missing = [name for name in names if name is not None and not self.holds(name)]
-        together = _TOGETHER_BYTES // (_CELL_BYTES * max(self.size, 1))
+        together = COSTS.columns_together_bytes // (_CELL_BYTES * max(self.size, 1))
         for start in range(0, len(missing) if together > 1 else 0, max(together, 1)):
             several = missing[start : start + together]
             for name, values in zip(several, self._read(several), strict=True):
@@ -292,7 +294,9 @@ def has_columns_of(source: Source, base: ResidentTable) -> bool:
 def _written_since(source: Source, version: int, names: list[str]) -> pa.Table | None:
     """Rows written after a version, if they are few."""
     written = source.reader.written_since(version, names)
-    if written.num_rows > _CHANGED_SHARE_MAX * max(source.pin.row_count, 100):
+    if written.num_rows > COSTS.resident_follow_share_max * max(
+        source.pin.row_count, COSTS.follow_base_rows
+    ):
         return None
     return written
 

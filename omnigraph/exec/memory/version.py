@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.pushdown import ids_filter
 from omnigraph.exec.values.rows import Positions, gather
@@ -22,8 +23,6 @@ Line = tuple[str, str, str, str]
 """A table, under one name, on one incarnation of one branch: along it versions only grow."""
 
 VersionKey = tuple[Line, int]
-
-_LOOKED_UP_MAX = 4096
 
 
 def line_of(pin: TablePin) -> Line:
@@ -50,8 +49,10 @@ class Source:
         listed = ids.to_pylist()
         columns = list(dict.fromkeys(("id", *names)))
         parts = [
-            self.reader.rows(columns, filter=ids_filter(listed[start : start + _LOOKED_UP_MAX]))
-            for start in range(0, len(listed), _LOOKED_UP_MAX)
+            self.reader.rows(
+                columns, filter=ids_filter(listed[start : start + COSTS.version_lookup_ids_max])
+            )
+            for start in range(0, len(listed), COSTS.version_lookup_ids_max)
         ]
         return pa.concat_tables(parts) if parts else self.empty(columns)
 

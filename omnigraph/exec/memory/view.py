@@ -48,23 +48,6 @@ from omnigraph.storage.records import Snapshot, TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
-_SCANNED_ROWS = 262_144
-"""A filter that Lance answers by a scan costs about as much as loading this many rows."""
-
-_LOOKED_UP_ROWS = 16_384
-"""The same for a filter that an index answers: loading ids means sorting them, and edges
-numbering."""
-
-_LOADED_AT_ONCE = 16_384
-"""On an object store a lookup in so small a table takes the calls that loading it takes."""
-
-_READ_AHEAD = 1024
-"""Rows of a table whose columns are read together with its ids."""
-
-_SOURCES_MAX = 64
-"""Table versions that are kept open although nothing of them is resident. An open version takes
-tens of kilobytes, and every commit makes one."""
-
 _BYTES_A_ROW = 128
 """The peak of building a topology file: ids of both ends, keys and their order."""
 
@@ -78,7 +61,7 @@ class Holdings:
     def __init__(self, store: Store, bytes_max: int) -> None:
         self.store = store
         self.cache = Cache(bytes_max)
-        self.sources: Lru[VersionKey, Source] = Lru(_SOURCES_MAX)
+        self.sources: Lru[VersionKey, Source] = Lru(COSTS.open_versions_max)
         self._numbering = RLock()  # ids of one type get their numbers one reader at a time
 
     def clear(self) -> None:
@@ -209,7 +192,7 @@ class Holdings:
     def _read_ahead(self, source: Source) -> list[str]:
         """The columns that come with the ids or ends of a table: on an object store a small one is
         read by the calls that the ids take."""
-        if self.store.where.is_local or source.pin.row_count > _READ_AHEAD:
+        if self.store.where.is_local or source.pin.row_count > COSTS.remote_read_ahead_rows_max:
             return []
         schema = source.reader.schema
         names = property_columns(schema).values()
@@ -313,9 +296,12 @@ class TablesView:
         """Count a use of the table's rows, a scan or so many index lookups; whether loading them
         would have paid by now."""
         source = self.source(table)
-        cost = lookups * _LOOKED_UP_ROWS if lookups else _SCANNED_ROWS
+        cost = lookups * COSTS.lookup_cost_rows if lookups else COSTS.scan_cost_rows
         used = self.holdings.cache.use((source.key, "uses"), cost) - cost
-        if source.pin.row_count <= _LOADED_AT_ONCE and not self.holdings.store.where.is_local:
+        if (
+            source.pin.row_count <= COSTS.remote_load_rows_max
+            and not self.holdings.store.where.is_local
+        ):
             return True
         return used >= source.pin.row_count
 

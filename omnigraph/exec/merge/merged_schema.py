@@ -26,6 +26,7 @@ from omnigraph.catalog.model import Catalog, Type
 from omnigraph.catalog.schema_diff import plan_migration
 from omnigraph.catalog.schema_merge import SCHEMA_CONFLICT, merge_schemas, same_definition
 from omnigraph.catalog.schema_text import Written, schema_text, type_text, written_declarations
+from omnigraph.costs import COSTS
 from omnigraph.errors import MergeConflict, MergeConflicts, OmnigraphError, ParseError
 from omnigraph.exec.changes.diff import ChangedRows, Filters, changes_between
 from omnigraph.exec.changes.entities import Entities, Mask, differ_in, mask_of, present
@@ -44,8 +45,6 @@ from omnigraph.storage.store import Store
 from omnigraph.types import Kind, PropertyId, TableKey, TypeId
 
 SCHEMA_HINT = "change one of the two schemas with `schema apply`, and merge again"
-
-_CHUNK_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +393,9 @@ def _violations(store: Store, part: Merged, stricter: list[NewRules]) -> RuleVio
 
     def tables() -> Iterator[pa.Table]:
         yield part.incoming(columns)
-        for start in range(0, len(staying), _CHUNK_ROWS):
-            yield part.merge.target.columns(staying.slice(start, _CHUNK_ROWS), columns)
+        for start in range(0, len(staying), COSTS.schema_merge_chunk_rows):
+            yield part.merge.target.columns(
+                staying.slice(start, COSTS.schema_merge_chunk_rows), columns
+            )
 
     return broken_by(part.merge.owner, rules, pin.row_count, tables())

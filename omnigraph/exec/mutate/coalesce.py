@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, Refused
 from omnigraph.exec.mutate.run import (
     MutationResult,
@@ -36,9 +37,6 @@ from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.retry import STRICT, change_budget
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind
-
-GROUP_MAX = 1_000
-"""Mutations in one commit, at most."""
 
 WINDOW_MS_MAX = 10_000
 
@@ -112,8 +110,8 @@ class Coalescer:
             time.sleep(self._window_s)
         with self._lock:
             queue = self._lanes[lane]
-            group = queue[:GROUP_MAX]
-            del queue[:GROUP_MAX]
+            group = queue[: COSTS.coalesced_writes_max]
+            del queue[: COSTS.coalesced_writes_max]
         try:
             outcomes = run_together(self._store, catalog, [each.asked for each in group])
             for waiting, outcome in zip(group, outcomes, strict=True):

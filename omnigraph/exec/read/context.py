@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import Watch
 from omnigraph.exec.memory.resident import Nodes, ResidentTable
 from omnigraph.exec.memory.version import FetchedEntities
@@ -20,8 +21,6 @@ from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import BoundEntities, Domain, Positions, Rows
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
-
-_FEW_COLUMNS = 8
 
 
 class TraversalMode(StrEnum):
@@ -66,7 +65,9 @@ def load_columns(columns: ColumnsRead, domains: Mapping[ir.Var, Domain]) -> None
     are read one by one, when they are needed."""
     for var, read in columns.items():
         domain = domains.get(var)
-        if len(read) > _FEW_COLUMNS and isinstance(domain, ResidentTable | FetchedEntities):
+        if len(read) > COSTS.columns_one_by_one_max and isinstance(
+            domain, ResidentTable | FetchedEntities
+        ):
             domain.load(read)
 
 
@@ -77,7 +78,7 @@ def domains_of(rows: Rows) -> Mapping[ir.Var, Domain]:
 
 def load_compared(where: ir.Expr, domains: Mapping[ir.Var, Domain]) -> None:
     """The same for the columns of a long condition."""
-    if isinstance(where, ir.And) and len(where.parts) > _FEW_COLUMNS:
+    if isinstance(where, ir.And) and len(where.parts) > COSTS.columns_one_by_one_max:
         load_columns(columns_read(where), domains)
 
 

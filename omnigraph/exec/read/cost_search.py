@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import Watch
 from omnigraph.exec.read.path_search import (
     Layer,
@@ -33,9 +34,6 @@ from omnigraph.exec.read.path_search import (
     weighed,
 )
 from omnigraph.plan import ir
-
-_CELLS_AT_ONCE = 1 << 10
-"""So many cells are walked from together, or an eighth of those that wait."""
 
 _ROUNDED = 1e-9
 """Sums of weights that differ by this part of the largest may become equal when they grow."""
@@ -101,7 +99,7 @@ def _settle(
 
 def _cheapest_first(waiting: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The cells to walk from now, and those that wait on."""
-    count = max(_CELLS_AT_ONCE, len(waiting) // 8)
+    count = max(COSTS.cost_search_cells_min, len(waiting) // 8)
     if len(waiting) <= count:
         return waiting, waiting[:0]
     order = np.argpartition(costs[waiting], count)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.memory.adjacency import ListView
 from omnigraph.exec.memory.filed_lists import FiledLists
 from omnigraph.exec.memory.resident import Nodes
@@ -28,13 +29,7 @@ from omnigraph.plan.middle_start import Step, is_counted_step
 from omnigraph.types import TableKey
 
 _SAFE = 1 << 62
-_FEW_SHARE = 4
 _BYTES_A_STEP = 24
-_EDGES_TOGETHER = 1 << 20
-"""Edges that are looked at together; what is kept of them is a number a node."""
-
-_NODES_TOGETHER = 1 << 18
-"""Nodes whose degrees are multiplied together; what is kept of them is one number."""
 
 
 def chain_length(pattern: Sequence[ir.PatternOp]) -> int:
@@ -61,7 +56,10 @@ def walk_counts(
     if context.mode is TraversalMode.INDEXED or not isinstance(domain, Nodes):
         return None
     tables = context.tables
-    if domain is not tables.nodes(domain.table) or rows.length * _FEW_SHARE < domain.size:
+    if (
+        domain is not tables.nodes(domain.table)
+        or rows.length * COSTS.count_all_share < domain.size
+    ):
         return None
     if context.mode is TraversalMode.AUTO and not _are_held(context, steps, domain.table):
         return None
@@ -125,7 +123,7 @@ def pair_counts(
     size = max(part.nodes for part in parts)
     ways_degrees = [_degrees(part, size) for part in parts]
     total, shared = int(ways_degrees[0].sum()), 0
-    for begin, end in runs_of(ways_degrees[0] + ways_degrees[1], _EDGES_TOGETHER):
+    for begin, end in runs_of(ways_degrees[0] + ways_degrees[1], COSTS.count_edges_together):
         merged = np.concatenate(
             [_pairs(part, own, begin, end) for part, own in zip(parts, ways_degrees, strict=True)]
         )
@@ -176,8 +174,8 @@ def _totals(
             return None
         further.append(onward)
     totals = [0] * len(steps)
-    for begin in range(0, lists.nodes, _NODES_TOGETHER):
-        end = min(begin + _NODES_TOGETHER, lists.nodes)
+    for begin in range(0, lists.nodes, COSTS.count_nodes_together):
+        end = min(begin + COSTS.count_nodes_together, lists.nodes)
         incoming = _degrees_between(lists, begin, end)
         totals[0] += int(incoming.sum())
         onwards = [_degrees_between(second, begin, end), *(each[begin:end] for each in further)]
@@ -214,7 +212,7 @@ def _from_every_node(
     if onward is None or not _is_safe(onward, degrees):
         return None
     counts = np.zeros(lists.nodes, np.int64)
-    for begin, end in runs_of(degrees, _EDGES_TOGETHER):
+    for begin, end in runs_of(degrees, COSTS.count_edges_together):
         reached, own = lists.between(begin, end), degrees[begin:end]
         context.watch.hold(_BYTES_A_STEP * len(reached))
         filled = np.flatnonzero(own)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import Watch
 from omnigraph.exec.memory.adjacency import (
     Adjacency,
@@ -38,10 +39,6 @@ from omnigraph.plan import ir
 
 Step = ir.Expand | ir.ExpandEdges
 
-_CELLS_A_ROW = 4
-"""A search over several hops may hold so many nodes for each row of a batch."""
-
-_LOOKED_UP_MAX = 4096
 _HOPS_ESTIMATED = 32
 
 
@@ -100,7 +97,7 @@ def _far(
     sources, inverse = np.unique(reach.sources, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     firsts = np.searchsorted(inverse[order], np.arange(len(sources) + 1))
-    cells_max = None if rows_max is None else _CELLS_A_ROW * rows_max
+    cells_max = None if rows_max is None else COSTS.search_cells_per_row * rows_max
     for block in search_blocks(watch, reach.adjacency.distinct, sources, hops, cells_max):
         starts = np.searchsorted(block.owners, np.arange(block.first, block.end + 1))
         own = order[firsts[block.first] : firsts[block.end]]  # the rows of these sources
@@ -254,8 +251,8 @@ def _fetch(
     if not ids:
         return [(edges.empty(names), True)]
     for column in ways:
-        for start in range(0, len(ids), _LOOKED_UP_MAX):
-            filter = ids_filter(ids[start : start + _LOOKED_UP_MAX], column)
+        for start in range(0, len(ids), COSTS.edge_lookup_ids_max):
+            filter = ids_filter(ids[start : start + COSTS.edge_lookup_ids_max], column)
             if direction is ir.Direction.BOTH and column == "dst":
                 filter += " AND `src` != `dst`"  # a self edge came with `src`
             rows = edges.reader.rows(names, filter=filter)

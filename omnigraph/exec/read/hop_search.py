@@ -10,16 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from omnigraph import number_arrays
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import Watch
 from omnigraph.exec.memory.adjacency import ListView
 from omnigraph.exec.read.neighbour_batches import reached_in_batches
 from omnigraph.light_dataclass import dataclass
-
-_MARKS_MAX = 1 << 24
-"""A block with no more cells than this marks what it has visited; a larger one sorts it."""
-
-_BLOCK_FIRST = 16
-"""Sources of the first block where marks are too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +37,8 @@ def search_blocks(
     """The nodes within the bounds of every source, ascending by source. Without a limit a block
     announces what it holds. Of no source there is one block, of nothing."""
     width = max(lists.nodes, 1)
-    marked = max(1, _MARKS_MAX // width)
-    size = marked if cells_max is None else max(marked, _BLOCK_FIRST)
+    marked = max(1, COSTS.search_marks_max // width)
+    size = marked if cells_max is None else max(marked, COSTS.search_block_rows)
     first = 0
     while first < len(sources) or not first:
         end = min(first + size, len(sources))
@@ -101,7 +96,7 @@ class _Visited:
     """The cells a search has been at: marks while they are few, else a sorted set."""
 
     def __init__(self, size: int) -> None:
-        self._marks = np.zeros(size, bool) if size <= _MARKS_MAX else None
+        self._marks = np.zeros(size, bool) if size <= COSTS.search_marks_max else None
         self._sorted = np.empty(0, np.int64)
 
     def add(self, cells: np.ndarray) -> None:
@@ -123,7 +118,7 @@ class _Visited:
 
 
 def _distinct(cells: np.ndarray, size: int) -> np.ndarray:
-    if len(cells) * 16 < size or size > _MARKS_MAX:
+    if len(cells) * 16 < size or size > COSTS.search_marks_max:
         return number_arrays.distinct(cells)
     marked = np.zeros(size, bool)
     marked[cells] = True

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import announce
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.resident import Nodes
@@ -17,9 +18,6 @@ from omnigraph.exec.values.rows import Positions, as_numpy
 from omnigraph.exec.values.string_column import StringColumn
 from omnigraph.plan import ir
 from omnigraph.types import NUMERICS, Scalar
-
-_PASSES = 1
-"""A column is sorted once it was searched more often than this: a pass costs less than a sort."""
 
 
 def points_in(where: ir.Expr) -> list[ir.Compare]:
@@ -69,7 +67,7 @@ def _by_column(
     if column.type.is_text and nodes.is_id(column):
         return nodes.existing(_one(nodes.ids.find(str(value))))
     key = (nodes.key, "sorted", name)
-    if cache.get(key) is None and cache.use(key) <= _PASSES:
+    if cache.get(key) is None and cache.use(key) <= COSTS.key_passes_max:
         return None
     if column.type.is_text:
         positions = _sorted_texts(nodes, cache, name).equal_to(str(value))

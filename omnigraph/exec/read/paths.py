@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import ExpressionFailed
 from omnigraph.exec.memory.resident import Edges
 from omnigraph.exec.read.context import Context, positions_in
@@ -30,14 +31,6 @@ from omnigraph.plan import ir
 from omnigraph.plan.explain import expression
 from omnigraph.types import TableKey
 
-_CELLS_MAX = 1 << 24
-_CELLS_WEIGHED_MAX = 1 << 22
-"""Searches from many sources run in blocks of this many cells; one with weights holds more of
-each."""
-
-_ROWS_FIRST = 64
-"""Rows from which paths are searched at first, when they leave in batches."""
-
 
 def expand_paths(
     context: Context, op: ir.ExpandPaths, rows: Rows, rows_max: int | None = None
@@ -45,7 +38,7 @@ def expand_paths(
     """One row for each node reached, or each path to it; with `closes` only to the node bound. With
     `rows_max` from few rows at a time: how many paths lead from one is not known before."""
     walk = _Walk(context, op)
-    size, first = rows.length if rows_max is None else min(_ROWS_FIRST, rows_max), 0
+    size, first = rows.length if rows_max is None else min(COSTS.path_rows_first, rows_max), 0
     while first < rows.length or not first:
         part = _from_rows(walk, rows.between(first, first + size))
         yield part
@@ -63,7 +56,11 @@ def _from_rows(walk: "_Walk", rows: Rows) -> Rows:
     goals = walk.spots_of(rows.bindings[op.out]) if op.closes else None
     sources, inverse = np.unique(spots, return_inverse=True)
     parts = list[_Part]()
-    block = max(1, (_CELLS_WEIGHED_MAX if op.is_weighted else _CELLS_MAX) // walk.field.width)
+    block = max(
+        1,
+        (COSTS.path_cells_weighted_max if op.is_weighted else COSTS.path_cells_max)
+        // walk.field.width,
+    )
     for start in range(0, max(len(sources), 1), block):
         chosen = sources[start : start + block]
         sought = None

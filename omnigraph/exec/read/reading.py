@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from omnigraph import environment
+from omnigraph.costs import COSTS
 from omnigraph.deferred import deferred
 from omnigraph.errors import StorageFailed
 from omnigraph.exec.allocator import keep_large_blocks
@@ -43,10 +44,6 @@ else:
 
 Done = TypeVar("Done")
 
-_FEW_ROWS_MAX = 128
-_PLANS_MAX = 1024
-_VIEWS_MAX = 8
-
 
 class Reading:
     """The read side of one open graph: its resident tables, its views and its limits."""
@@ -56,7 +53,7 @@ class Reading:
         self.holdings = Holdings(store, self.limits.cache_bytes_max)
         self.embedder: embed.Provider | None = None
         self.text_vectors: TextVectors | None = None  # that writes made
-        self.few_rows_max = _FEW_ROWS_MAX
+        self.few_rows_max = COSTS.few_rows_max
         self._history = store.history
         self._prepared: dict[int, PreparedPlan] = {}
         self._views: dict[tuple[str, str], TablesView] = {}
@@ -222,7 +219,7 @@ class Reading:
     def _view(self, snapshot: Snapshot) -> TablesView:
         """The tables of a snapshot, shared with earlier queries of the same one."""
         key, epoch = (snapshot.branch, snapshot.commit_id), self.holdings.cache.epoch
-        if epoch != self._epoch or len(self._views) > _VIEWS_MAX:
+        if epoch != self._epoch or len(self._views) > COSTS.views_max:
             self._views.clear()  # they may keep evicted entries alive
             self._epoch = epoch
         view = self._views.get(key)
@@ -234,7 +231,7 @@ class Reading:
         """The prepared plan, cached by identity: hashing a plan takes longer than a lookup may."""
         known = self._prepared.get(id(plan))
         if known is None or known.plan is not plan:
-            if len(self._prepared) >= _PLANS_MAX:
+            if len(self._prepared) >= COSTS.prepared_plans_max:
                 self._prepared.clear()
             known = self._prepared[id(plan)] = prepare(plan)
         return known

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import ExpressionFailed
 from omnigraph.exec.memory.version import FetchedEntities
 from omnigraph.exec.read.context import Context, TraversalMode, load_compared
@@ -24,11 +25,6 @@ from omnigraph.exec.values.pushdown import push_down
 from omnigraph.exec.values.rows import BoundEntities, Positions, Rows
 from omnigraph.plan import ir
 from omnigraph.types import TableKey
-
-_FEW_ROWS = 16_384
-"""A table of so few rows is read whole rather than share by share."""
-
-_MOST = 0.75
 
 
 def scan(
@@ -80,7 +76,7 @@ def _of_share(context: Context, table: TableKey, share: Share) -> BoundEntities:
     tables = context.tables
     source = tables.source(table)
     first, end = share.bounds(source.pin.row_count)
-    few = source.pin.row_count <= _FEW_ROWS or context.mode is TraversalMode.CSR
+    few = source.pin.row_count <= COSTS.scan_whole_rows_max or context.mode is TraversalMode.CSR
     nodes = tables.nodes(table) if few else tables.resident_nodes(table)
     if nodes is not None and context.mode is not TraversalMode.INDEXED:
         if nodes.is_in_table_order:
@@ -181,7 +177,9 @@ def _filtered(
         nodes, parts = _filtered_whole(context, var, nodes, parts)
     for part in parts:
         rows = Rows(len(nodes.positions), {var: nodes}, {})
-        together = None if _has_text_match(part) else max(context.rows_max, _FEW_ROWS)
+        together = (
+            None if _has_text_match(part) else max(context.rows_max, COSTS.scan_whole_rows_max)
+        )
         keeps = [context.evaluator.keep(part, batch) for batch in rows.batches(together)]
         keep = keeps[0] if len(keeps) == 1 else np.concatenate(keeps)
         if not keep.all():
@@ -201,7 +199,7 @@ def _filtered_whole(
     kept: np.ndarray | None = None
     left = list(parts)
     while left and not _has_text_match(left[0]):
-        if kept is not None and np.count_nonzero(kept) < _MOST * rows.length:
+        if kept is not None and np.count_nonzero(kept) < COSTS.scan_kept_share_min * rows.length:
             break
         try:
             keep = context.evaluator.keep(left[0], rows)

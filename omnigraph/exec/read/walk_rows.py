@@ -17,6 +17,7 @@ from typing import Any, assert_never
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.memory.filed_tables import FiledEdges, FiledNodes
 from omnigraph.exec.memory.resident import Edges, Nodes
 from omnigraph.exec.memory.view import TablesView
@@ -48,7 +49,6 @@ def _compared(op: ir.CompareOp) -> Callable[[Any, Any], bool]:
             assert_never(op)
 
 
-_ORDERED_WHOLE = 256
 _INTEGRAL = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
 
 
@@ -129,7 +129,7 @@ class CellReader:
         if isinstance(side, ir.EntityId):
             if isinstance(domain, FiledEdges):
                 # Ids order the rows: what is returned of few of them comes by the same call.
-                together = named if len(positions) <= _ORDERED_WHOLE else ()
+                together = named if len(positions) <= COSTS.ordered_together_rows_max else ()
                 return domain.few_values("id", positions, [each for each in together if each])
             return domain.ids_listed(positions)
         name = name_of(side)

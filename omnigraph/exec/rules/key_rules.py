@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.ids import id_form
+from omnigraph.costs import COSTS
 from omnigraph.errors import Violation
 from omnigraph.exec.rules.row_rules import shown
 from omnigraph.exec.rules.rules import (
@@ -28,9 +29,6 @@ from omnigraph.exec.rules.rules import (
     RuleViolations,
     Unique,
 )
-
-_FEW = 20_000
-"""Rows for which a reason is looked for before the engine is asked."""
 
 
 def check_keys(
@@ -55,7 +53,10 @@ def check_keys(
 def _clearly_kept(incoming: pa.Table, committed: pa.Table, rule: KeyRule) -> bool:
     """Whether a few rows keep the rule for a reason that needs no query: planning one takes longer
     than all else a small write does. Where this is not sure the statement decides."""
-    if incoming.num_rows > _FEW or committed.num_rows > _FEW:
+    if (
+        incoming.num_rows > COSTS.key_reason_rows_max
+        or committed.num_rows > COSTS.key_reason_rows_max
+    ):
         return False
     match rule:
         case DistinctIds():

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.schema.backfill import Owner, columns_after
 from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.storage.lance.reader import TableReader
-
-_ROWS = 100_000
 
 
 def rekeyed_rows(reader: TableReader, old: Owner, new: Owner) -> pa.RecordBatchReader:
@@ -37,5 +36,5 @@ def _chunks(reader: TableReader) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
         return
     row_ids = reader.row_ids().combine_chunks()
-    for start in range(0, len(row_ids), _ROWS):
-        yield reader.stageable(row_ids.slice(start, _ROWS))
+    for start in range(0, len(row_ids), COSTS.rekey_chunk_rows):
+        yield reader.stageable(row_ids.slice(start, COSTS.rekey_chunk_rows))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-_WORDS_A_BLOCK = 1 << 16
+from omnigraph.costs import COSTS
 
 
 def within_edits(word: str, words: Sequence[str], edits_max: int) -> list[int]:
@@ -18,8 +18,8 @@ def within_edits(word: str, words: Sequence[str], edits_max: int) -> list[int]:
     # A word differs from another by at least the difference of their lengths.
     candidates = np.flatnonzero(np.abs(lengths - len(word)) <= edits_max)
     near: list[int] = []
-    for first in range(0, len(candidates), _WORDS_A_BLOCK):
-        block = candidates[first : first + _WORDS_A_BLOCK]
+    for first in range(0, len(candidates), COSTS.edit_words_together):
+        block = candidates[first : first + COSTS.edit_words_together]
         distances = _distances(word, [words[index] for index in block], lengths[block], edits_max)
         near.extend(block[distances <= edits_max].tolist())
     return near

@@ -12,12 +12,11 @@ from typing import Any
 
 import orjson
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest
 from omnigraph.exec.search.embed import Provider, Purpose
 from omnigraph.output_file import file_path, whole_file
 from omnigraph.types import VECTOR_DIMENSION_MAX
-
-_TEXTS_A_CALL = 64
 
 
 class Fill(StrEnum):
@@ -168,7 +167,7 @@ def _grouped(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
     for line in lines:
         group.append(line)
         texts += line.text is not None
-        if texts == _TEXTS_A_CALL or len(group) == 64 * _TEXTS_A_CALL:
+        if texts == COSTS.embed_texts_per_call or len(group) == 64 * COSTS.embed_texts_per_call:
             yield group
             group, texts = [], 0
     if group:

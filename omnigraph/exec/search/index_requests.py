@@ -7,18 +7,12 @@ from typing import Any, assert_never
 
 from omnigraph import environment
 from omnigraph.catalog.indexes import IndexKind
+from omnigraph.costs import COSTS
 from omnigraph.exec.search.schema_indexes import SchemaIndex
 from omnigraph.exec.search.search import vectors_fit
 from omnigraph.exec.values.analyse import INDEX_PARAMETERS
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.lance.reader import TableReader, index_lag
-
-VECTORS_MIN = 256
-"""Below this a scan of all vectors is faster than an index lookup."""
-
-_VECTORS_A_PARTITION = 4096
-_BEHIND_SHARE = 0.1
-"""Rows that an index does not cover are compared one by one: so many of all may wait."""
 
 
 def _lance_type(kind: IndexKind) -> str:
@@ -34,10 +28,11 @@ def _lance_type(kind: IndexKind) -> str:
 
 
 def decided(
-    reader: TableReader, index: SchemaIndex, *, behind_share: float = _BEHIND_SHARE
+    reader: TableReader, index: SchemaIndex, *, behind_share: float | None = None
 ) -> IndexRequest | str:
     """A request to build or extend the index; the reason to wait; or an empty text when it is
-    current. `behind_share` of all rows may be new vectors that it does not cover."""
+    current. `behind_share` of all rows may be new vectors that it does not cover, by default as
+    many as a threshold allows."""
     existing = next((each for each in reader.indexes() if each.name == index.name), None)
     if existing is None:
         return _first(reader, index)
@@ -49,10 +44,11 @@ def decided(
     is_vector = index.kind is IndexKind.VECTOR
     # The partitions of a vector index are those of the vectors it was trained on.
     untrained = behind.stale_rows + (behind.fresh_rows if is_vector else 0)
-    if untrained > _BEHIND_SHARE * rows:
+    if untrained > COSTS.index_behind_share_max * rows:
         count = _vector_count(reader, index) if is_vector else rows
         return request_for(reader, index, rows=count, anew=True)
-    waits = behind.fresh_rows <= behind_share * rows if is_vector else not behind.fresh_rows
+    share = COSTS.index_behind_share_max if behind_share is None else behind_share
+    waits = behind.fresh_rows <= share * rows if is_vector else not behind.fresh_rows
     return "" if waits else request_for(reader, index)
 
 
@@ -68,8 +64,9 @@ def outgrows_exact_search(reader: TableReader, index: SchemaIndex) -> bool:
 def _first(reader: TableReader, index: SchemaIndex) -> IndexRequest | str:
     if index.kind is IndexKind.VECTOR:
         count = _vector_count(reader, index)
-        if count < VECTORS_MIN:
-            return f"{count} of the {VECTORS_MIN} vectors that make an index worth training"
+        if count < COSTS.vector_index_rows_min:
+            least = COSTS.vector_index_rows_min
+            return f"{count} of the {least} vectors that make an index worth training"
         return request_for(reader, index, rows=count)
     return request_for(reader, index) if reader.pin.row_count else "the table has no rows"
 
@@ -89,6 +86,6 @@ def request_for(
         parameters = dict(INDEX_PARAMETERS)
     if index.kind is IndexKind.VECTOR:
         count = reader.pin.row_count if rows is None else rows
-        partitions = max(1, count // _VECTORS_A_PARTITION)
+        partitions = max(1, count // COSTS.vectors_per_partition)
         parameters = {"metric": str(index.metric), "num_partitions": partitions}
     return IndexRequest(index.column, lance_type, index.name, parameters, anew)

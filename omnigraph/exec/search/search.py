@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.indexes import IndexKind, Metric
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.incremental import Recipe, derived, key_of
@@ -40,13 +41,10 @@ VECTORS = Recipe("vectors", vectors.build, vectors.replaced)
 EDITS_DEFAULT = 2
 NO_CACHE = Cache(0)
 
-_VECTOR_BYTES_ALWAYS = 64 << 20  # read whole even where nothing is kept
 
 # Of an index whose column does not fit in memory.
 _PROBES = 64
 _REFINE = 8
-
-_BUILD_AFTER = 3  # searches through an index on disk before the column is inverted in memory
 
 
 # Text
@@ -110,7 +108,7 @@ def ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
     if cache.get(key) is not None:
         return False
     known = _is_indexed(reader, column, IndexKind.FULL_TEXT)
-    return known and cache.use(key) <= _BUILD_AFTER
+    return known and cache.use(key) <= COSTS.inverted_build_uses
 
 
 def matching_on_disk(
@@ -196,7 +194,7 @@ def fits(reader: TableReader, dimension: int, cache: Cache) -> bool:
 
 def vectors_fit(rows: int, dimension: int, cache_bytes: int) -> bool:
     """Whether exact search may hold so many vectors."""
-    return rows * (dimension + 8) * 4 <= max(cache_bytes, _VECTOR_BYTES_ALWAYS)
+    return rows * (dimension + 8) * 4 <= max(cache_bytes, COSTS.vector_scan_bytes_max)
 
 
 def _nearest_of_many(

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph import environment
 from omnigraph.catalog.model import Embed, NodeType, Property, Type
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, EmbeddingFailed
 from omnigraph.exec.search.embed import Provider, Purpose, Vector, provider_from_env
 from omnigraph.lru import Lru
@@ -22,8 +23,6 @@ from omnigraph.lru import Lru
 Committed = Callable[[pa.Array, list[str]], pa.Table]
 """Looks committed rows up by ids: those columns of the rows that are there."""
 
-BATCH_TEXTS, BATCH_CHARACTERS = 64, 100_000
-_REMEMBERED_COMPONENTS = 8 << 20
 _LATER = "; nothing was written: repeat it, or write with embed='later' and run `omnigraph embed`"
 
 
@@ -47,7 +46,7 @@ class TextVectors:
     """LRU of vectors by provider, dimension and text, shared by the writes of a graph."""
 
     _kept: Lru[tuple[Hashable, int, str], Vector] = field(
-        default_factory=lambda: Lru(_REMEMBERED_COMPONENTS, len)
+        default_factory=lambda: Lru(COSTS.vector_components_kept_max, len)
     )
 
     def of(self, provider: Provider, texts: Sequence[str], dimension: int) -> dict[str, Vector]:
@@ -75,7 +74,8 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     characters = 0
     for text in texts:
-        if batch and (len(batch) == BATCH_TEXTS or characters + len(text) > BATCH_CHARACTERS):
+        is_full = len(batch) >= COSTS.embed_batch_texts_max
+        if batch and (is_full or characters + len(text) > COSTS.embed_batch_characters_max):
             yield batch
             batch, characters = [], 0
         batch.append(text)

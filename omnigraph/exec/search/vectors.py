@@ -14,15 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.indexes import Metric
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import announce
 from omnigraph.exec.values.sorted_ids import joined
 
 Numbers = npt.NDArray[np.int64]
 Distances = npt.NDArray[np.float64]
 
-_ROWS_A_BLOCK = 1 << 14
-_PRODUCTS_A_BLOCK = 1 << 17
-_BLOCK = 256
 _UNIT = float(np.finfo(np.float32).eps)
 _TINY = 1e-30  # squares below it have lost digits in 32 bits
 
@@ -112,7 +110,7 @@ def _products(
     # In pieces small enough for one thread: on a busy machine waiting for a second one takes many
     # times longer than its share of the work.
     products = np.empty(len(components), dtype=np.float32)
-    step = max(_PRODUCTS_A_BLOCK // len(vector), 1)
+    step = max(COSTS.products_together // len(vector), 1)
     for first in range(0, len(components), step):
         block = slice(first, first + step)
         np.dot(components[block], vector, out=products[block])
@@ -121,11 +119,11 @@ def _products(
 
 def _bound(near: npt.NDArray[np.float32], k: int) -> float:
     """An upper bound of the k-th smallest number, close to it."""
-    blocks = len(near) // _BLOCK
+    blocks = len(near) // COSTS.kth_block_rows
     if blocks < 4 * k:
         return float(np.partition(near, k - 1)[k - 1])
     # The least of each block are numbers too, so the k-th of them is as large as the k-th of all.
-    least = near[: blocks * _BLOCK].reshape(blocks, _BLOCK).min(axis=1)
+    least = near[: blocks * COSTS.kth_block_rows].reshape(blocks, COSTS.kth_block_rows).min(axis=1)
     return float(np.partition(least, k - 1)[k - 1])
 
 
@@ -174,8 +172,8 @@ def distances(
     """The distance of each of these rows, in 64 bits."""
     result = np.empty(len(rows), dtype=np.float64)
     wide = vector.astype(np.float64)
-    for first in range(0, len(rows), _ROWS_A_BLOCK):
-        block = slice(first, first + _ROWS_A_BLOCK)
+    for first in range(0, len(rows), COSTS.distance_rows_together):
+        block = slice(first, first + COSTS.distance_rows_together)
         own = components[rows[block]]
         if metric is Metric.L2:
             apart = own - wide

@@ -16,6 +16,7 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.topology.short_ids import ShortIds, short_ids
 from omnigraph.storage.derived.mapped_file import DamagedFile
 from omnigraph.storage.lance.columns import KEY
@@ -24,12 +25,6 @@ from omnigraph.storage.lance.staging import Fragments
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
-
-_NODES_AN_EDGE = 64
-"""A first batch with fewer edges than one in so many nodes is not worth a table of all ids."""
-
-_EDGES_KEPT_MAX = 1 << 26
-"""Edges whose numbers are kept in memory, eight bytes each, until the load is committed."""
 
 Ends = tuple[np.ndarray, np.ndarray]
 
@@ -87,7 +82,7 @@ class LoadedEnds:
         self._count += len(ends[0])
         if self._parts is not None:
             self._parts.append(ends)
-            if self._count > _EDGES_KEPT_MAX:
+            if self._count > COSTS.end_edges_kept_max:
                 self._parts = None
 
     def nodes_at(self, end: int) -> pa.Array:
@@ -132,7 +127,7 @@ class EndNumbers:
 
     def _made(self, table: TableKey, edges: int) -> NodeNumbers | None:
         derived, pin = self._store.derived, self._pin_of(table)
-        if edges * _NODES_AN_EDGE < pin.row_count:
+        if edges * COSTS.end_nodes_per_edge < pin.row_count:
             return None
         try:
             base = derived.nodes(pin)

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_BYTES_MAX = 64
+from omnigraph.costs import COSTS
+
 _NO_LENGTH = 255
-_PART = 1 << 18
-"""Ids whose bytes are laid out at a time."""
 
 _LEVELS = 8
 _SPARE = 16
@@ -73,7 +72,7 @@ class ShortIds:
 def short_ids(strings: pa.Array) -> ShortIds | None:
     """The ids as a hash table; None when one of them is too long."""
     longest = int(_lengths(strings).max(initial=0))
-    if not len(strings) or longest > _BYTES_MAX:
+    if not len(strings) or longest > COSTS.short_id_bytes_max:
         return None
     words = _words(strings, longest)
     tables = _filled(_hashed(words))
@@ -123,10 +122,10 @@ def _words(ids: pa.Array, longest: int) -> list[np.ndarray]:
     longer than the longest one have a length that no id has."""
     count = longest // 8 + 1
     words = [np.empty(len(ids), np.uint64) for _ in range(count)]
-    for first in range(0, len(ids), _PART):
-        wide = _laid_out(ids.slice(first, _PART), longest, 8 * count)
+    for first in range(0, len(ids), COSTS.short_ids_together):
+        wide = _laid_out(ids.slice(first, COSTS.short_ids_together), longest, 8 * count)
         for number, word in enumerate(words):
-            word[first : first + _PART] = wide[:, number]
+            word[first : first + COSTS.short_ids_together] = wide[:, number]
     return words
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError
 from omnigraph.exec.threads import in_order
 from omnigraph.exec.topology.end_numbers import Ends
@@ -24,9 +25,6 @@ from omnigraph.storage.lance.derived_bases import NodeBase
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
-
-SHARED_ROWS = 1 << 20
-"""A smaller table is scanned sooner than tasks are started for it."""
 
 _THREADS = 2
 _AHEAD = 8
@@ -54,7 +52,7 @@ def table_ends(
     store: Store, reader: TableReader, bases: tuple[NodeBase, NodeBase], tasks: EndsTasks | None
 ) -> Ends:
     """The numbers at both ends of every edge of a version, -1 for a node newer than its file."""
-    if tasks is not None and reader.pin.row_count >= SHARED_ROWS:
+    if tasks is not None and reader.pin.row_count >= COSTS.shared_scan_rows_min:
         try:
             shared = _shared(reader, bases, tasks)
         except OmnigraphError as cause:

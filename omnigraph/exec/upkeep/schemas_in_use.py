@@ -10,12 +10,11 @@ was decided or a table could not be cleaned up.
 
 from collections.abc import Iterable
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.exec.upkeep.retention import Retained
 from omnigraph.storage.records import Commit, SchemaId
 from omnigraph.storage.store import Store
-
-UNNAMED_MAX = 100
 
 
 def schemas_in_use(
@@ -45,7 +44,7 @@ def _named(
     """Those of the schemas that these commits have, or all when too many do not say."""
     named = {commit.schema for commit in commits}
     unnamed = [commit for commit in commits if commit.schema is None]
-    if len(unnamed) > UNNAMED_MAX:
+    if len(unnamed) > COSTS.unnamed_commits_max:
         return schemas
     for commit in unnamed:
         try:

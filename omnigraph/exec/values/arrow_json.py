@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.costs import COSTS
 from omnigraph.types import Scalar, ValueType
-
-_BLOCK_BYTES = 1 << 20
 
 
 class NotSure(Exception):
@@ -43,7 +42,7 @@ def parse_lines(schema: pa.Schema, data: bytes | pa.Buffer) -> pa.Table:
     try:
         return pj.read_json(
             pa.BufferReader(data),
-            read_options=pj.ReadOptions(block_size=_BLOCK_BYTES),
+            read_options=pj.ReadOptions(block_size=COSTS.json_block_bytes),
             parse_options=pj.ParseOptions(
                 explicit_schema=schema,
                 newlines_in_values=False,

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.arrow_json import NotSure, json_type, parse_lines
 from omnigraph.exec.values.scalars import BLOB_PREFIX
 from omnigraph.language.moments import DAYS, MILLISECONDS
@@ -29,9 +30,6 @@ _INTEGERS_EXACT_BELOW = float(2**53)
 
 _POWERS_EXACT = 22
 """Ten to this power is the last one that a double holds exactly."""
-
-_AT_ONCE = 1 << 15
-"""Doubles that are compared at a time: what is made of them stays in the cache of a core."""
 
 _DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
 _ZONE = r"(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
@@ -172,8 +170,13 @@ def _has_negative_zero(numbers: pa.Array) -> bool:
 
 def _are_exact(values: pa.Array, numbers: pa.Array) -> bool:
     return all(
-        _all(_exact(values.slice(first, _AT_ONCE), numbers.slice(first, _AT_ONCE)))
-        for first in range(0, len(values), _AT_ONCE)
+        _all(
+            _exact(
+                values.slice(first, COSTS.doubles_together),
+                numbers.slice(first, COSTS.doubles_together),
+            )
+        )
+        for first in range(0, len(values), COSTS.doubles_together)
     )
 
 

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from omnigraph.costs import COSTS
 from omnigraph.types import Scalar
-
-_SHORT = 16
-"""Items below which an array costs more than it saves."""
 
 _WIDTHS = {Scalar.F32: np.float32, Scalar.F64: np.float64}
 _INTEGERS_EXACT = {Scalar.F32: 2.0**24, Scalar.F64: 2.0**53}
@@ -27,7 +25,7 @@ _INTEGERS_EXACT = {Scalar.F32: 2.0**24, Scalar.F64: 2.0**53}
 def floats_at_once(items: Sequence[Any], scalar: Scalar) -> list[float] | None:
     """The numbers of a list as they are stored; None where they have to be read one by one."""
     width = _WIDTHS.get(scalar)
-    if width is None or len(items) < _SHORT:
+    if width is None or len(items) < COSTS.float_items_min:
         return None
     kinds = set(map(type, items))
     if not kinds <= {float, int}:

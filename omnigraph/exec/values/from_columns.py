@@ -18,6 +18,7 @@ from typing import Any, assert_never
 
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.arrow_json import NotSure
 from omnigraph.exec.values.column_casts import Spelling, cast_column
 from omnigraph.exec.values.from_input import Unfit, column, no_external, stored
@@ -26,7 +27,6 @@ from omnigraph.language.moments import cut_count
 from omnigraph.types import INTEGERS, Scalar, ValueType
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-_NEIGHBOURS = 1_024
 
 _FINER = (
     "is finer than a millisecond: cut the column first, with date_trunc('millisecond', t) "
@@ -66,13 +66,13 @@ def converted(
     whole = _cast(values, value_type, is_text)
     if whole is not None:
         return Converted(whole, [])
-    if len(values) <= _NEIGHBOURS:
+    if len(values) <= COSTS.cast_rows_together:
         return _one_by_one(values, value_type, read, is_text)
     parts: list[pa.Array] = []
     bad: list[BadCell] = []
     rounded = 0
-    for start in range(0, len(values), _NEIGHBOURS):
-        part = values[start : start + _NEIGHBOURS]
+    for start in range(0, len(values), COSTS.cast_rows_together):
+        part = values[start : start + COSTS.cast_rows_together]
         cells = _cast(part, value_type, is_text)
         if cells is None:
             done = _one_by_one(part, value_type, read, is_text)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import assert_never
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.constants import CONSTANTS, Given, fit, holds, mirrored
 from omnigraph.exec.values.scalars import SCALARS, quoted
 from omnigraph.light_dataclass import dataclass
@@ -19,7 +20,6 @@ NameOf = Callable[[ir.Column], str | None]
 """A property's column in the version that is read, or None."""
 
 _UNKNOWN = "cast(NULL as boolean)"
-_ITEMS_MAX = 10_000
 _NAMED = ir.Column | ir.EntityId | ir.EndpointId
 Op = ir.CompareOp
 
@@ -133,7 +133,7 @@ class _FilterWriter:
         if items is None:
             return _UNKNOWN
         assert isinstance(items, tuple)
-        if value.type.scalar in FLOATS or len(items) > _ITEMS_MAX:
+        if value.type.scalar in FLOATS or len(items) > COSTS.filter_items_max:
             return None
         literal = SCALARS[value.type.scalar].literal
         if literal is None:

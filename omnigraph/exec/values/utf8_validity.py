@@ -7,9 +7,8 @@ reads, casts or copies, and fails when Python asks for one.
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.values.column_casts import is_string
-
-_AT_ONCE = 1_024
 
 
 def undecodable(values: pa.Array) -> np.ndarray:
@@ -22,7 +21,7 @@ def undecodable(values: pa.Array) -> np.ndarray:
     if len(values) == 1:
         return np.zeros(1, np.int64)
     # An array that is sliced is still checked as a whole below its lists: rows are copied.
-    step = _AT_ONCE if len(values) > _AT_ONCE else 1
+    step = COSTS.texts_checked_together if len(values) > COSTS.texts_checked_together else 1
     parts = []
     for start in range(0, len(values), step):
         rows = np.arange(start, min(start + step, len(values)))

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph import environment, user_cache
+from omnigraph.costs import COSTS
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.mapped_file import DamagedFile, MappedFile, write_file
 from omnigraph.storage.derived.remote_copies import RemoteCopies
@@ -37,8 +38,6 @@ NODES, EDGES = "nodes", "edges"
 _SUFFIX = ".og"
 _ASIDE = "aside-"
 _LOCK = "builder.lock"
-_KEPT = 4
-"""Files of one line that are kept: older versions are read by way of the next newer one."""
 
 
 def line_name(pin: TablePin) -> str:
@@ -284,7 +283,7 @@ class DerivedFiles:
             listed = map(DerivedName.parsed, self._remote.names(folder.name))
             names |= {each for each in listed if each is not None}
         alike = [each for each in names if (each.kind, each.line) == (newest.kind, newest.line)]
-        for name in sorted(alike, key=lambda each: each.version)[:-_KEPT]:
+        for name in sorted(alike, key=lambda each: each.version)[: -COSTS.derived_files_kept]:
             with suppress(OSError):
                 (folder / str(name)).unlink()
             if self._remote is not None and not self._read_only:

@@ -24,6 +24,7 @@ import numpy as np
 import orjson
 
 from omnigraph import number_arrays
+from omnigraph.costs import COSTS
 from omnigraph.light_dataclass import dataclass
 
 MAGIC = b"OGDERIVD"
@@ -39,7 +40,6 @@ _BLOCKS_MAX = 1 << 17  # their checksums are read whole when the file is opened
 _ALIGNED = 64
 _PRELUDE = struct.Struct("<8sIIQ")
 _HEADER_MAX = 64 << 20
-_MANY = 4096
 
 RANGES = frozenset({"row_ids", "out_edges", "in_edges"})
 """Arrays that may be kept as a first number and a count, when their numbers follow each other."""
@@ -129,7 +129,10 @@ class BlockArray:
         file = self._file
         if not len(indexes) or file.is_verified_between(self._first, self._end):
             return
-        if len(indexes) > _MANY and len(indexes) * self._width * 4 > self._view.nbytes:
+        if (
+            len(indexes) > COSTS.verify_whole_reads_min
+            and len(indexes) * self._width * 4 > self._view.nbytes
+        ):
             file.verify(self._first, self._end)
             return
         blocks = indexes.astype(np.int64)

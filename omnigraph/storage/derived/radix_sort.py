@@ -11,16 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.number_arrays import from_arrow, to_arrow
 
 _DIGIT_BITS = 11
 """Arrow counts numbers of up to 12 bits; more of them at once leave the processor's cache."""
 
-_COUNTED = 1024
-"""Fewer numbers are compared by Arrow, so their digits are not worth a step each."""
-
 _WORD = 64
-_PART = 1 << 16
 
 _Bits = tuple[int, int]
 """The lowest of some bits, and how many they are."""
@@ -32,7 +29,7 @@ Sorted = tuple[np.ndarray, np.ndarray]
 def sorted_both_ways(source: np.ndarray, target: np.ndarray) -> Iterator[Sorted]:
     """The stable order by source and target with the targets in it, then by target and source with
     the sources in it. Numbers are not negative."""
-    if len(source) < _COUNTED:
+    if len(source) < COSTS.radix_rows_min:
         yield _compared(source, target)
         yield _compared(target, source)
         return
@@ -66,10 +63,10 @@ class _Words:
         self._words = source.astype(np.uint64)
         self._spare = np.empty_like(self._words)
         # A part at a time, so that nothing but the words is written to memory.
-        for first in range(0, len(source), _PART):
-            part = self._words[first : first + _PART]
+        for first in range(0, len(source), COSTS.radix_rows_together):
+            part = self._words[first : first + COSTS.radix_rows_together]
             part <<= np.uint64(far)
-            part |= target[first : first + _PART].astype(np.uint64)
+            part |= target[first : first + COSTS.radix_rows_together].astype(np.uint64)
             if not is_apart:
                 part <<= np.uint64(rank)
                 part |= np.arange(first, first + len(part), dtype=np.uint64)
@@ -86,9 +83,11 @@ class _Words:
 
     def _cut_out(self, bits: _Bits, into: np.ndarray) -> None:
         shift, mask = np.uint64(bits[0]), np.uint64((1 << bits[1]) - 1)
-        for first in range(0, len(into), _PART):
-            part = self._words[first : first + _PART] >> shift
-            np.bitwise_and(part, mask, out=into[first : first + _PART], casting="unsafe")
+        for first in range(0, len(into), COSTS.radix_rows_together):
+            part = self._words[first : first + COSTS.radix_rows_together] >> shift
+            np.bitwise_and(
+                part, mask, out=into[first : first + COSTS.radix_rows_together], casting="unsafe"
+            )
 
     def sort(self, bits: _Bits) -> None:
         """The stable order of the numbers in some bits: counting sorts, the lowest digit first."""

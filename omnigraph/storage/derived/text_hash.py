@@ -8,11 +8,12 @@ text itself is compared.
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
+
 _WORD = 8
 _WORDS_MAX = 16
 """Of a longer text the words are taken again from the first key on: it is rare."""
 
-_BLOCK = 32_768
 _MASK = 0xFFFFFFFFFFFFFFFF
 _FIRST, _SECOND = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
 
@@ -50,8 +51,8 @@ class TextHash:
     def of_all(self, texts: pa.Array) -> np.ndarray:
         """The hashes of many texts."""
         hashes = np.empty(len(texts), np.uint64)
-        for start in range(0, len(texts), _BLOCK):
-            block = texts.slice(start, _BLOCK)
+        for start in range(0, len(texts), COSTS.hash_texts_together):
+            block = texts.slice(start, COSTS.hash_texts_together)
             self._fill(block, hashes[start : start + len(block)])
         return hashes
 

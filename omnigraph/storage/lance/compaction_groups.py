@@ -8,16 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lance.fragment import LanceFragment
 
-TARGET_ROWS = 1_048_576
-SMALL_ROWS = 65_536
-"""Fragments that are rewritten without asking whether it pays."""
-
-GROWTH = 4
-"""A larger fragment is rewritten together with others that make up at least its fourth part: so a
-row is rewritten a few times while its table grows, not at every run."""
-
-DELETED_SHARE = 0.1
-"""A fragment with more of its rows deleted is rewritten."""
+from omnigraph.costs import COSTS
 
 
 def merge_groups(
@@ -31,7 +22,7 @@ def merge_groups(
     kinds: dict[object, list[tuple[int, int, bool]]] = {}
     for fragment in fragments:
         rows, deleted = fragment.metadata.physical_rows, fragment.num_deletions
-        worn = deleted > DELETED_SHARE * rows
+        worn = deleted > COSTS.compact_deleted_share_max * rows
         number = fragment.fragment_id
         kinds.setdefault((apart or {}).get(number), []).append((rows - deleted, number, worn))
     return tuple(group for kind in kinds.values() for group in _groups(sorted(kind)))
@@ -42,8 +33,8 @@ def _groups(fragments: Sequence[tuple[int, int, bool]]) -> Iterable[tuple[int, .
     group: list[int] = []
     total, worn = 0, False
     for rows, number, is_worn in fragments:
-        pays = rows <= max(SMALL_ROWS, GROWTH * total)
-        if group and not (pays and total + rows <= TARGET_ROWS):
+        pays = rows <= max(COSTS.compact_small_rows_max, COSTS.compact_growth * total)
+        if group and not (pays and total + rows <= COSTS.compact_rows_max):
             if len(group) > 1 or worn:
                 yield tuple(sorted(group))
             group, total, worn = [], 0, False

@@ -20,6 +20,7 @@ from lance.fragment import LanceFragment, write_fragments
 from lance.lance import _Session as Session
 
 from omnigraph import environment
+from omnigraph.costs import COSTS
 from omnigraph.errors import AlreadyExists, InUse, NotFound, Reclaimed, StorageFailed
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.base_paths import Homes, version_file
@@ -46,7 +47,6 @@ Handle = lance.LanceDataset
 _VersionKey = tuple[str, str, str, int]
 
 OPERATION_PROPERTY = "omnigraph:operation"
-_HANDLES_MAX = 512
 _LOCAL_BLOCK_BYTES = 32 << 10
 """Rows that lie closer than this are read at once. Lance's own 4 KiB for disks reads scattered rows
 of a table one by one: a thousand of 100,000 with embeddings take 22 ms, with this 14."""
@@ -79,7 +79,7 @@ class Datasets:
         self.is_wary = False
         """Whether the newest versions may be torn: the machine was restarted, and nothing was
         opened for writing since."""
-        self._handles: Lru[_VersionKey, Handle] = Lru(_HANDLES_MAX)
+        self._handles: Lru[_VersionKey, Handle] = Lru(COSTS.handles_max)
         self._roots = RootHandles(partial(self.open, branching=True))
         self.fork_refs = ForkRefs(objects, keeps=self.is_remote)
 

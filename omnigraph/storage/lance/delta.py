@@ -14,6 +14,7 @@ from functools import partial, reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
@@ -37,10 +38,6 @@ from omnigraph.storage.lance.spans import (
 )
 from omnigraph.storage.names import decode
 from omnigraph.storage.records import TablePin
-
-_SPANS_MAX = 64
-_SPAN_ROWS_MAX = 200_000
-_ROWS_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +73,10 @@ class Deltas:
         self._datasets = datasets
         self._row_cache = row_cache
         self._direct = DirectReader()
-        self._touched: Lru[VersionSpan, pa.Table] = Lru(_SPANS_MAX)
-        self._rows: Lru[VersionSpan, SpanRows] = Lru(_ROWS_BYTES_MAX, lambda rows: rows.nbytes)
+        self._touched: Lru[VersionSpan, pa.Table] = Lru(COSTS.spans_max)
+        self._rows: Lru[VersionSpan, SpanRows] = Lru(
+            COSTS.span_rows_bytes_max, lambda rows: rows.nbytes
+        )
 
     def touched(
         self,
@@ -224,7 +223,7 @@ class Deltas:
         return Ends(self._datasets, self._direct, base.table_key, low, high)
 
     def _remember(self, span: VersionSpan, changes: SpanChanges) -> None:
-        if changes.touched.num_rows > _SPAN_ROWS_MAX:
+        if changes.touched.num_rows > COSTS.span_rows_max:
             return
         self._touched.put(span, changes.touched)
         if changes.rows is not None:

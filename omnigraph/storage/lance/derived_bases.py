@@ -40,7 +40,6 @@ from omnigraph.storage.lance.rowids import rows_by_id
 from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED, composed
 from omnigraph.storage.records import TablePin, TopologyState
 
-_BASES_BYTES_MAX = 128 << 20
 _BASE_BYTES = 512 << 10
 """What a base weighs beside the rows since, so that those of few rows are few hundred."""
 
@@ -104,10 +103,10 @@ class DerivedBases:
         self._deltas = deltas
         self.files = files
         self._known: Lru[tuple[TablePin, object], tuple[_Listed, _Base | None]] = Lru(
-            _BASES_BYTES_MAX, lambda entry: _weight(entry[1])
+            COSTS.bases_bytes_max, lambda entry: _weight(entry[1])
         )
         self._newest: Lru[object, tuple[_Listed, TablePin, _Base]] = Lru(
-            _BASES_BYTES_MAX, lambda entry: _weight(entry[2])
+            COSTS.bases_bytes_max, lambda entry: _weight(entry[2])
         )
         self._parsed = ParsedFiles(files)
 

@@ -10,10 +10,11 @@ import secrets
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
+
 Hashes = tuple[np.ndarray, np.ndarray]
 """The two 64-bit halves of each string's hash."""
 
-_BLOCK = 32_768  # strings: the intermediate arrays stay in the processor's cache
 _WORD = 8
 _WORDS_MAX = 64
 _LONG = _WORD * _WORDS_MAX  # bytes; longer strings are rare, and each is hashed by itself
@@ -33,8 +34,8 @@ def hashes_of(strings: pa.Array | pa.ChunkedArray) -> Hashes:
     hashes = np.empty((2, sum(map(len, chunks))), np.uint64)
     done = 0
     for chunk in chunks:
-        for start in range(0, len(chunk), _BLOCK):
-            block = chunk.slice(start, _BLOCK)
+        for start in range(0, len(chunk), COSTS.hash_ids_together):
+            block = chunk.slice(start, COSTS.hash_ids_together)
             _hash(block, hashes[:, done : done + len(block)])
             done += len(block)
     return hashes[0], hashes[1]

@@ -21,15 +21,11 @@ import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import LanceFragment
 
+from omnigraph.costs import COSTS
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.columns import CREATED
 from omnigraph.storage.lance.datasets import Handle
 
-SEGMENT_GROWTH = 4
-"""A new segment takes in those with at most so many times its rows: a row is indexed a few times
-while its table grows, and a large segment stays as it is."""
-
-_VECTORS_A_PARTITION = 4096
 _EXACT = frozenset({"BTree"})
 """Types, as Lance names them, whose segments answer by what a row is now."""
 
@@ -182,7 +178,7 @@ def _grown(handle: Handle, cells: list[Cell], fresh: frozenset[int]) -> list[Cel
     total, taken = sum(rows[number] for number in fresh), frozenset[str]()
     kept: list[Cell] = []
     for size, cell in sorted(zip(sizes, cells, strict=True), key=lambda each: each[0]):
-        if size <= SEGMENT_GROWTH * total and not kept:
+        if size <= COSTS.segment_growth * total and not kept:
             fresh, taken, total = fresh | cell[0], taken | cell[1], total + size
         else:
             kept.append(cell)
@@ -243,7 +239,7 @@ def _parameters(handle: Handle, request: IndexRequest, fragments: set[int]) -> d
     parameters = dict(request.parameters)
     if "num_partitions" in parameters:
         own = [each for each in handle.get_fragments() if each.fragment_id in fragments]
-        most = sum(_rows(each) for each in own) // _VECTORS_A_PARTITION
+        most = sum(_rows(each) for each in own) // COSTS.vectors_per_partition
         parameters["num_partitions"] = max(1, min(most, parameters["num_partitions"]))
     return parameters
 

@@ -8,12 +8,10 @@ from collections.abc import Callable
 
 from lance.fragment import LanceFragment
 
+from omnigraph.costs import COSTS
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import KEY, ROW_ID
 from omnigraph.storage.lance.datasets import Handle, files_of
-
-_FRAGMENTS_MAX = 256  # more of them cost more than reading every id
-_BOUNDS_MAX = 10_000
 
 Bounds = tuple[str, str]
 Probe = Callable[[int], tuple[str, int]]
@@ -23,12 +21,12 @@ class OrderedIds:
     """First and last ids of fragments, kept while a graph is open. Threads may share it."""
 
     def __init__(self) -> None:
-        self._bounds: Lru[tuple[str, ...], Bounds] = Lru(_BOUNDS_MAX)
+        self._bounds: Lru[tuple[str, ...], Bounds] = Lru(COSTS.ordered_bounds_max)
 
     def find(self, handle: Handle, entity: str) -> int | None:
         """The row id of an id, if a search of the fragments that may hold it comes upon it."""
         fragments = handle.get_fragments()
-        if len(fragments) > _FRAGMENTS_MAX:
+        if len(fragments) > COSTS.ordered_fragments_max:
             return None
         for fragment in fragments:
             rows = fragment.count_rows()

@@ -6,22 +6,20 @@ of some version of the table; another version may have another row under it, or 
 
 import pyarrow as pa
 
+from omnigraph.costs import COSTS
 from omnigraph.lru import Lru
 from omnigraph.storage.records import TablePin
-
-_ROWS_MAX = 100_000
-_ROWS_A_READ = 1_000  # a larger read is no page that somebody looks at
 
 
 class RecentRows:
     """Where entities of a graph were last seen. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._rows: Lru[tuple[str, str], int] = Lru(_ROWS_MAX)
+        self._rows: Lru[tuple[str, str], int] = Lru(COSTS.recent_rows_max)
 
     def note(self, pin: TablePin, ids: pa.Array, row_ids: pa.Array) -> None:
         """Keep the row ids of a few entities; a null row id is of one that is missing."""
-        if len(ids) > _ROWS_A_READ:
+        if len(ids) > COSTS.recent_read_rows_max:
             return
         for each, row_id in zip(ids.to_pylist(), row_ids.to_pylist(), strict=True):
             if each is not None and row_id is not None:

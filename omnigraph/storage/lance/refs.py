@@ -11,6 +11,7 @@ from typing import Any, NewType
 
 import orjson
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
@@ -24,7 +25,6 @@ BRANCH_REFS, TAG_REFS = f"{REFS}/branches", f"{REFS}/tags"
 """The folders of a dataset's refs, below its own."""
 
 _SEGMENT_MAX = 240
-_REFS_MAX = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class ForkRefs:
     def __init__(self, objects: Objects, *, keeps: bool) -> None:
         self._objects = objects
         self._keeps = keeps
-        self._known: Lru[tuple[str, str], Ref] = Lru(_REFS_MAX)
+        self._known: Lru[tuple[str, str], Ref] = Lru(COSTS.refs_max)
 
     def get(self, location: str, branch: str, fork: str) -> Ref | None:
         """The ref of a branch, None if there is none; another incarnation's as it is now."""

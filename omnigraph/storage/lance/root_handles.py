@@ -9,9 +9,8 @@ from contextlib import contextmanager
 
 import lance
 
+from omnigraph.costs import COSTS
 from omnigraph.lru import Lru
-
-_ROOTS_MAX = 64
 
 
 class RootHandles:
@@ -19,7 +18,7 @@ class RootHandles:
 
     def __init__(self, open_root: Callable[[str], lance.LanceDataset]) -> None:
         self._open_root = open_root
-        self._kept: Lru[str, lance.LanceDataset] = Lru(_ROOTS_MAX)
+        self._kept: Lru[str, lance.LanceDataset] = Lru(COSTS.roots_max)
 
     @contextmanager
     def taken(self, location: str) -> Iterator[lance.LanceDataset]:

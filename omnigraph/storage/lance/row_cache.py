@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph import number_arrays
+from omnigraph.costs import COSTS
 from omnigraph.lru import Lru
 from omnigraph.storage.lance.columns import ADDRESS, ROW_ID, fragment_ids
 from omnigraph.storage.lance.datasets import Handle, files_of
 from omnigraph.storage.lance.strict_commit import known_fragments
 from omnigraph.storage.records import TablePin
-
-_VERSIONS_MAX = 8
 
 RowsRead = tuple[Handle, pa.Table]
 """Rows with their row ids and addresses, and the version they were read from."""
@@ -31,7 +30,9 @@ class RowCache:
     """Rows by version. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._rows: Lru[TablePin, tuple[Handle, Sequence[RowsRead]]] = Lru(_VERSIONS_MAX)
+        self._rows: Lru[TablePin, tuple[Handle, Sequence[RowsRead]]] = Lru(
+            COSTS.row_cache_versions_max
+        )
 
     def keep(self, pin: TablePin, handle: Handle, reads: Sequence[RowsRead]) -> None:
         """Rows of one version, read from it or from others that share them. Of two with one row id

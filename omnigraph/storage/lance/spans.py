@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.lance.columns import ADDRESS, CREATED, KEY, ROW_ID, UPDATED, updated_after
@@ -36,9 +37,6 @@ TOUCHED = pa.schema(
 
 Columns = Sequence[str] | None
 """The columns of rows to read beside the id; None: only ids and row ids."""
-
-_FEW_BYTES = 4 << 20
-"""Rows of at most this size are read with every column on the way, for the row cache."""
 
 _COLUMN_BYTES = 64
 
@@ -146,7 +144,7 @@ class Ends:
 def _is_few(handle: Handle, rows: int) -> bool:
     """Whether so many rows may be held with all their columns."""
     widths = (_COLUMN_BYTES + 4 * getattr(field.type, "list_size", 0) for field in handle.schema)
-    return bool(rows * sum(widths) <= _FEW_BYTES)
+    return bool(rows * sum(widths) <= COSTS.span_columns_bytes_max)
 
 
 def _written(low: Handle, high: Handle, columns: Columns) -> pa.Table:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from lance.dataset import Index, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest, StorageFailed, unpublished
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.derived.node_file import NO_ROW
@@ -46,8 +47,6 @@ from omnigraph.storage.lance.rowids import (
 from omnigraph.storage.lance.strict_commit import writer_of
 from omnigraph.storage.records import NO_ROWS, Home, RowCounts, TablePin, WriteBase
 from omnigraph.types import TableKey
-
-_REWRITTEN_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +310,7 @@ class TableStaging:
         fragments = handle.get_fragments()
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for batch in reader.batches([], with_row_id=True, batch_size=_REWRITTEN_ROWS):
+            for batch in reader.batches([], with_row_id=True, batch_size=COSTS.rewrite_batch_rows):
                 yield from reader.stageable(batch[ROW_ID]).to_batches()
 
         rows = pa.RecordBatchReader.from_batches(handle.schema, batches())

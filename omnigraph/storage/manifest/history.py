@@ -31,11 +31,6 @@ from omnigraph.storage.records import (
 
 T = TypeVar("T")
 
-_SNAPSHOTS_MAX = 1_024
-_WINDOW_VERSIONS = 64  # of the first read of a walk along a line
-_LINES_MAX = 16
-
-
 _LineKey = tuple[str, ForkId | None, int, str, int]
 """Branch, its identity, manifest version of its head, table, end of the line."""
 
@@ -57,9 +52,9 @@ class History:
         self._queries = queries
         self.lost = LostCommits(datasets, manifest, self.list)
         self._lineages: dict[str, _Lineage] = {}
-        self._snapshots: Lru[CommitId, Snapshot] = Lru(_SNAPSHOTS_MAX)
+        self._snapshots: Lru[CommitId, Snapshot] = Lru(COSTS.snapshots_max)
         self._known = KnownCommits()
-        self._lines: Lru[_LineKey, TableLine] = Lru(_LINES_MAX)
+        self._lines: Lru[_LineKey, TableLine] = Lru(COSTS.lines_max)
         self._turn = Lock()
 
     def list(
@@ -169,7 +164,7 @@ class History:
         """
         state = self._manifest.state(commit.branch or MAIN)
         read: dict[CommitId, Commit] = {}
-        end, width = commit.manifest_version, _WINDOW_VERSIONS
+        end, width = commit.manifest_version, COSTS.history_window_versions
         yield commit
         while commit.parent is not None:
             while commit.parent not in read and end > 0:

@@ -5,11 +5,9 @@ Invariant: a commit is one object, however many branches and folded fragments sh
 
 from collections.abc import Iterable
 
+from omnigraph.costs import COSTS
 from omnigraph.lru import Lru
 from omnigraph.storage.records import Commit, CommitId
-
-_COMMITS_MAX = 100_000
-_REFERENCES_MAX = 1_000_000
 
 FragmentFiles = tuple[str, ...]
 
@@ -18,8 +16,10 @@ class KnownCommits:
     """The commits that a process has read or published. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._by_files: Lru[FragmentFiles, dict[CommitId, Commit]] = Lru(_REFERENCES_MAX, len)
-        self._commits: Lru[CommitId, Commit] = Lru(_COMMITS_MAX)
+        self._by_files: Lru[FragmentFiles, dict[CommitId, Commit]] = Lru(
+            COSTS.known_references_max, len
+        )
+        self._commits: Lru[CommitId, Commit] = Lru(COSTS.known_commits_max)
 
     def get(self, files: FragmentFiles) -> dict[CommitId, Commit] | None:
         """The commits of a fragment, if it was read before."""

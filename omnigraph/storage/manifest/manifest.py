@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from threading import Lock
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import NotFound, Reclaimed
 from omnigraph.lru import Lru
 from omnigraph.storage import stamp
@@ -34,8 +35,6 @@ the proof that they do not conflict."""
 
 RECENT_S = 5.0
 """How long a state may be built on without a look, and how long to look after others published."""
-
-_PAST_MAX = 16
 
 
 def _is_ulid(name: str) -> bool:
@@ -59,7 +58,7 @@ class Manifest:
         ] = {}  # the last look: when it began, `monotonic`
         self._contested: dict[str, float] = {}  # when it last saw that others publish there too
         self._snapshots: dict[str, tuple[State, Snapshot]] = {}
-        self._past: Lru[str, State] = Lru(_PAST_MAX)
+        self._past: Lru[str, State] = Lru(COSTS.past_states_max)
         self._turn = Lock()
 
     # Reading

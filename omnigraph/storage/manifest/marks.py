@@ -11,9 +11,8 @@ from threading import Lock
 
 from lance.fragment import LanceFragment
 
+from omnigraph.costs import COSTS
 from omnigraph.storage.lance.datasets import files_of
-
-_FRAGMENTS_MAX = 4_096
 
 MarkedVersions = dict[int, list[int]]
 """Manifest versions by the digest of a mark."""
@@ -57,6 +56,6 @@ class MarkIndex:
 
     def _add(self, fragments: dict[tuple[str, ...], MarkedVersions]) -> None:
         with self._turn:
-            if len(self._by_files) > _FRAGMENTS_MAX:
+            if len(self._by_files) > COSTS.mark_fragments_max:
                 self._by_files.clear()
             self._by_files |= fragments

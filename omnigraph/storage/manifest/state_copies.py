@@ -44,9 +44,6 @@ _FORMAT = 1
 _DIGEST = 16
 _FACTS, _SCHEMA = b"omnigraph:checkpoint", b"omnigraph:schema"
 
-_BYTES_MAX = 1 << 20
-"""A larger state is left to its manifest."""
-
 _Fragments = dict[int, list[str]]
 
 
@@ -118,7 +115,7 @@ class StateCopies:
             return
         with suppress(OmnigraphError):
             body = _bytes(self._described(state))
-            if len(body) <= _BYTES_MAX:
+            if len(body) <= COSTS.state_copy_bytes_max:
                 self._objects.put(CHECKPOINT, _digest(body) + body)
             self._covered = state.seen
 

@@ -6,12 +6,10 @@ a caller walks. No version of the table is opened. Threads may share a line.
 
 from threading import Lock
 
+from omnigraph.costs import COSTS
 from omnigraph.storage.manifest.queries import Queries
 from omnigraph.storage.manifest.state import State
 from omnigraph.storage.records import Commit, TablePin
-
-_WINDOW_VERSIONS = 64  # of the manifest, in the first read
-_COMMITS_A_READ = 64
 
 
 class TableLine:
@@ -23,7 +21,7 @@ class TableLine:
         self._state = state
         self._location = location
         self._end = end
-        self._width = _WINDOW_VERSIONS
+        self._width = COSTS.line_window_versions
         self._pins: list[tuple[int, TablePin]] = []
         self._commits: dict[int, Commit] = {}
         self._turn = Lock()
@@ -56,7 +54,7 @@ class TableLine:
         """The commit that showed a version."""
         created = self._pins[index][0]
         if created not in self._commits:
-            ahead = [each for each, _ in self._pins[index : index + _COMMITS_A_READ]]
+            ahead = [each for each, _ in self._pins[index : index + COSTS.line_commits_together]]
             for commit in self._queries.commits_at(self._state, ahead):
                 self._commits[commit.manifest_version] = commit
         return self._commits[created]

@@ -13,7 +13,7 @@ import logging
 from omnigraph.costs import COSTS
 from omnigraph.errors import OmnigraphError, StorageFailed
 from omnigraph.storage import failpoints
-from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
+from omnigraph.storage.lance.compaction_groups import merge_groups
 from omnigraph.storage.lance.datasets import CommitRaced, Datasets, Handle, dataset_folder
 from omnigraph.storage.lance.index_segments import inherited
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
@@ -127,7 +127,10 @@ class Folding:
             head = self._datasets.open(LOCATION, owner_of(branch))
             before = head.get_fragments()
             groups = merge_groups(before)
-            rewrites = [self._residual.rewritten(head, g, target_rows=TARGET_ROWS) for g in groups]
+            rewrites = [
+                self._residual.rewritten(head, g, target_rows=COSTS.compact_rows_max)
+                for g in groups
+            ]
             if rewrites:
                 folder = dataset_folder(LOCATION, owner_of(branch))
                 self._residual.flush_rewritten(folder, rewrites)

@@ -14,11 +14,12 @@ from typing import Any
 
 from lance.dataset import Index
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance import index_segments
-from omnigraph.storage.lance.compaction_groups import TARGET_ROWS, merge_groups
+from omnigraph.storage.lance.compaction_groups import merge_groups
 from omnigraph.storage.lance.datasets import Datasets, Handle
 from omnigraph.storage.lance.index_segments import IndexPlan, IndexRequest
 from omnigraph.storage.lance.inline_commits import InlineResidual, rewrite_counts
@@ -134,7 +135,7 @@ class Compactor:
         handle = self._datasets.own(task.base)
         if isinstance(task, Rewrite):
             return self._residual.rewritten(
-                handle, task.fragments, target_rows=TARGET_ROWS, ordered=task.ordered
+                handle, task.fragments, target_rows=COSTS.compact_rows_max, ordered=task.ordered
             )
         with self._datasets.lance_call("build_segment", task.base.table_key):
             return index_segments.build_part(handle, task.request, task.fragments)

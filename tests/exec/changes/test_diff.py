@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.exec.changes import diff
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
@@ -207,7 +208,7 @@ def test_pages_are_the_whole_in_pieces(small: Graph, limit: int) -> None:
 
 def test_a_page_that_grows_large_ends_early(small: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     many(small)
-    monkeypatch.setattr(diff, "PAGE_BYTES", 1)
+    monkeypatch.setattr(COSTS, "change_page_bytes_max", 1)
     page = small.diff(MAIN, "b").page()
     assert len(page.changes) == 1
     assert page.next_page_token is not None

@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.costs import COSTS
-from omnigraph.exec.load import finish, inputs, pieces, sources
+from omnigraph.exec.load import finish, pieces, sources
 from omnigraph.exec.load import local as loading
 from omnigraph.exec.progress import Progress
 from omnigraph.graph import Graph
@@ -531,7 +531,7 @@ def test_LD5_buckets_follow_the_rows_whatever_the_input(
     monkeypatch.setattr(
         loading, "bucket_count", lambda size: asked.append(count(size)) or asked[-1]
     )
-    monkeypatch.setattr(inputs, "_RECORDS", 2)
+    monkeypatch.setattr(COSTS, "record_piece_rows", 2)
     error = refused(graph, iter([person(n) for n in "abca"]), "append")
     assert (error.counts, error.violations[0].line) == ((("unique", 1),), 4)
     graph.load(iter([person("a")]), "append")

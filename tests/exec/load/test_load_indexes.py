@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.costs import COSTS
 from omnigraph.exec.load.request import LoadIndexes
-from omnigraph.exec.search import search
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
 from omnigraph.types import TableKey
@@ -116,7 +115,7 @@ def test_small_tables_and_indexes_later_get_none(tmp_path: Path) -> None:
 def test_vectors_get_an_index_where_exact_search_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "_VECTOR_BYTES_ALWAYS", 1024)
+    monkeypatch.setattr(COSTS, "vector_scan_bytes_max", 1024)
     monkeypatch.setenv("OMNIGRAPH_CACHE_BYTES_MAX", "1024")
     with og.init(tmp_path / "g", SCHEMA) as graph:
         load(graph, people(0, 300))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import Limits, Watch
 from omnigraph.exec.memory.adjacency import NeighbourLists, adjacency_of
 from omnigraph.exec.read.hop_search import search_blocks
@@ -138,7 +139,7 @@ def test_a_search_reaches_the_same_nodes_in_any_blocks(
     }
     for marks_max in (1 << 24, 10):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("omnigraph.exec.read.hop_search._MARKS_MAX", marks_max)
+            patch.setattr(COSTS, "search_marks_max", marks_max)
             blocks = list(
                 search_blocks(Watch(Limits()), lists, asked, (least, least + more), cells_max)
             )

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.limits import Limits, Watch
 from omnigraph.exec.memory.adjacency import Adjacency
-from omnigraph.exec.read import cost_search
 from omnigraph.exec.read.cost_search import by_cost
 from omnigraph.exec.read.path_search import EdgeLane, Question, Reached, SearchField, cheapest
 from omnigraph.plan import ir
@@ -95,7 +95,7 @@ def test_paths_by_cost_are_those_of_bellman_ford(
     cells = st.sampled_from(range(len(spots) * over.width)) if len(spots) else st.nothing()
     goals = np.array(sorted(data.draw(st.sets(cells))), np.int64) if has_goals else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost_search, "_CELLS_AT_ONCE", at_once)
+        patch.setattr(COSTS, "cost_search_cells_min", at_once)
         fast = by_cost(Watch(Limits()), over, spots, ENDLESS, goals)
     assert told(fast) == told(cheapest(Watch(Limits()), over, spots, ENDLESS, goals))
 
@@ -136,7 +136,7 @@ def test_a_search_for_a_goal_goes_no_farther_than_its_cost(
         walked.extend(edges.tolist())
         return np.ones(len(edges))
 
-    monkeypatch.setattr(cost_search, "_CELLS_AT_ONCE", 1)
+    monkeypatch.setattr(COSTS, "cost_search_cells_min", 1)
     lane = EdgeLane(adjacency, 0, count, 0, None, weights, lambda e: e)
     over = SearchField((lane,), count, None, lambda s: s)
     found = told(by_cost(Watch(Limits()), over, np.array([0]), ENDLESS, np.array([3])))

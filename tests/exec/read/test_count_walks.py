@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.exec.read import batches, count_walks
+from omnigraph.costs import COSTS
+from omnigraph.exec.read import batches
 from omnigraph.exec.read.share import Share
 from omnigraph.exec.values.computed import given_of
 from omnigraph.graph import Graph
@@ -107,7 +108,7 @@ def test_walks_that_are_counted_are_as_many_as_walks_that_are_made(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0" if filed else "1000000")
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
-        patch.setattr(count_walks, "_NODES_TOGETHER", 3)  # several blocks, the last one not full
+        patch.setattr(COSTS, "count_nodes_together", 3)  # several blocks, the last one not full
         forget(graph)
         for name, body in COUNTS.items():
             assert graph.query(f"query q() {{ {body} }}").rows == expected(name, pairs), name

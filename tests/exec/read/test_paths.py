@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import ExpressionFailed, LimitExceeded
 from omnigraph.exec.limits import Limits
-from omnigraph.exec.read import paths
 from omnigraph.exec.read.reading import Reading
 from omnigraph.graph import Graph
 from tests.exec.world import graph_of
@@ -109,8 +109,8 @@ def test_sources_in_blocks_give_the_rows_of_all_at_once(
         "match { $a: Stop  $b: Stop  $p = shortest $a <road> $b } return { $a, $b, length($p) }",
     ]
     whole = [rows(graph, text) for text in texts]
-    monkeypatch.setattr(paths, "_CELLS_MAX", 10)
-    monkeypatch.setattr(paths, "_CELLS_WEIGHED_MAX", 5)
+    monkeypatch.setattr(COSTS, "path_cells_max", 10)
+    monkeypatch.setattr(COSTS, "path_cells_weighted_max", 5)
     assert [rows(graph, text) for text in texts] == whole
     assert all(whole)
 

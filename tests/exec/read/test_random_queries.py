@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.costs import COSTS
 from omnigraph.errors import LimitExceeded, TypeCheckError
 from omnigraph.exec.limits import Limits
 from omnigraph.exec.read.reading import now_ms
@@ -72,7 +73,7 @@ def answers(
         patch.setattr(graph._reading, "limits", Limits(rows_max=rows_max, time_ms_max=10**9))
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", mode)
         patch.setattr(graph._reading, "few_rows_max", few_rows_max)
-        patch.setattr("omnigraph.exec.read.key_lookup._PASSES", 0)  # sorted from the first use on
+        patch.setattr(COSTS, "key_passes_max", 0)  # sorted from the first use on
         with warnings.catch_warnings():
             # Columns of one name: rows of the reference keep the last of them, too.
             warnings.filterwarnings("ignore", "several columns are called", UserWarning)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.errors import ExpressionFailed, TypeCheckError
 from omnigraph.exec.read import batches, run, walk
 from omnigraph.graph import Graph
@@ -122,7 +123,7 @@ def people(path: Path) -> Graph:
 
 def hold(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have everything in memory, sorted."""
-    monkeypatch.setattr("omnigraph.exec.read.key_lookup._PASSES", 0)
+    monkeypatch.setattr(COSTS, "key_passes_max", 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
         for text in (POINT, FRIENDS, COUNT, NEAR):

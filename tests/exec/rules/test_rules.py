@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.catalog.accept import accept
+from omnigraph.costs import COSTS
 from omnigraph.errors import ConstraintViolated
-from omnigraph.exec.rules import key_rules, rules
+from omnigraph.exec.rules import rules
 from omnigraph.exec.rules.key_rules import check_keys
 from omnigraph.exec.rules.row_rules import broken, check_rows, shown
 from omnigraph.exec.rules.rules import (
@@ -327,5 +328,5 @@ def test_a_few_rows_are_judged_as_the_statement_judges_them(
     fresh, old = (keyed(*each, columns=("src", "dst")) for each in (incoming, committed))
     quick = check_keys(fresh, old, rule)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(key_rules, "_FEW", -1)
+        patched.setattr(COSTS, "key_reason_rows_max", -1)
         assert check_keys(fresh, old, rule) == quick

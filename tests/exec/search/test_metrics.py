@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.exec.search import search
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 
 SCHEMA = """
@@ -112,7 +112,7 @@ def test_a_column_too_large_to_keep_uses_an_index_of_its_metric_alone(
     reader = graph._store.reader(graph.snapshot(), og.types.TableKey("node:Doc"))
     names = [index.name for index in reader.indexes() if index.column == "round"]
     assert [name.split(":")[1:] for name in names] == [["cosine", "vector"]]
-    monkeypatch.setattr(search, "_VECTOR_BYTES_ALWAYS", 0)
+    monkeypatch.setattr(COSTS, "vector_scan_bytes_max", 0)
     monkeypatch.setenv("OMNIGRAPH_CACHE_BYTES_MAX", "0")
     with og.open(graph.uri) as other:
         for metric in ("cosine", "l2"):

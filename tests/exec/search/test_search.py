@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph.catalog.indexes import Metric
+from omnigraph.costs import COSTS
 from omnigraph.errors import BadRequest
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.numbering import Ids
@@ -200,7 +201,7 @@ def test_search_agrees_with_its_definition(
         docs.index() if step == "index" else getattr(docs, step)(value)
         # What one version left in the cache is what the next is made of.
         _assert_all(docs, cache, query, vector, among, k)
-    for _ in range(search._BUILD_AFTER if kept else 0):  # on disk first, then in memory
+    for _ in range(COSTS.inverted_build_uses if kept else 0):  # on disk first, then in memory
         _assert_all(docs, cache, query, vector, among, k)
     docs.graph.close()
 
@@ -269,7 +270,7 @@ def test_a_version_is_made_of_the_one_before(docs: Docs, monkeypatch: pytest.Mon
 def test_a_column_too_large_to_keep_is_searched_in_pieces(
     docs: Docs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "_VECTOR_BYTES_ALWAYS", 0)
+    monkeypatch.setattr(COSTS, "vector_scan_bytes_max", 0)
     for indexed in (False, True):
         if indexed:
             docs.index()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.costs import COSTS
 from omnigraph.exec.topology import short_ids as module
 from omnigraph.exec.topology.short_ids import short_ids
 
@@ -42,7 +43,7 @@ def test_TP1_short_ids_are_numbered_as_arrow_numbers_them(
 
 
 def test_ids_are_laid_out_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PART", 7)
+    monkeypatch.setattr(COSTS, "short_ids_together", 7)
     strings = pa.array([f"p{n}" for n in range(100)])
     table = short_ids(strings)
     assert table is not None

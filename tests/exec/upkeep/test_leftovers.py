@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.costs import COSTS
 from omnigraph.errors import Reclaimed, RecoveryRequired, StorageFailed
 from omnigraph.exec.schemas import ARCHIVE
 from omnigraph.exec.upkeep import schemas_in_use
@@ -177,7 +178,7 @@ def test_commits_of_an_earlier_program_are_asked_for_their_schemas(
     with og.open(graph.uri) as again:
         assert [commit.schema for commit in again.commits.list()[:5]] == [None] * 5
         with monkeypatch.context() as patched:
-            patched.setattr(schemas_in_use, "UNNAMED_MAX", 1)
+            patched.setattr(COSTS, "unnamed_commits_max", 1)
             clean(again, keep=2)
             assert len(archived(again)) == 6, "too many to ask"
         done = clean(again, keep=2)

@@ -18,7 +18,6 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.lance import spans
 from omnigraph.storage.lance.index_segments import IndexRequest
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.protocol import auto_compaction
 from omnigraph.storage.protocol.intent import WriterKind
 from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import TablePin
@@ -157,9 +156,7 @@ def test_every_difference_is_listed(acts: list[Act], exact: int, is_indexed: boo
             patched.setattr(COSTS, "id_index_rows_per_lookup", 0)
         patched.setattr(COSTS, "exact_versions", exact)  # so that folds join their runs
         patched.setattr(COSTS, "runs_few", 0)
-        patched.setattr(
-            auto_compaction, "FRAGMENTS_MAX", 4
-        )  # so that versions are folded on the way
+        patched.setattr(COSTS, "fold_fragments_min", 4)  # so that versions are folded on the way
         patched.setattr(COSTS, "direct_read_rows_per_file", 1)  # few rows are read in place too
         store = Where(f"{folder}/g").create()
         put(store, {PERSON: {"k0": 0, "k1": 1, "k2": 2}})
@@ -226,7 +223,7 @@ def test_addresses_are_not_carried_over_a_fold(
 def test_rows_of_a_large_comparison_are_not_held(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spans, "_FEW_BYTES", 1_000)
+    monkeypatch.setattr(COSTS, "span_columns_bytes_max", 1_000)
     put(store, {PERSON: {f"k{i}": i for i in range(100)}})
     before = pin_of(store, MAIN)
     put(store, {PERSON: {f"k{i}": 0 for i in range(1, 50)}})
