@@ -3,6 +3,8 @@
     fsync   a commit is acknowledged once a power cut cannot take it away
     os      nothing is flushed: the page cache keeps what the system has not written yet
 
+In both modes a barrier fails for a staged file that does not exist, before a version names it.
+
 A barrier flushes all its files at once, from many threads, because a disk takes one long step for
 all that are asked for together. A file counts once its own content and the entry of its name in the
 folder are on disk, and those of the folders above it; folders above are flushed by a process once.
@@ -106,13 +108,15 @@ class Flusher:
         if self.is_on:
             self.owe(_below(f"{self._root}/{folder}", len(str(self._root)) + 1))
 
-    def barrier(self, paths: Iterable[str] = ()) -> None:
-        """Return when the paths and all that is owed are on disk, or `StorageFailed`."""
+    def barrier(self, paths: Iterable[str] = (), *, staged: Iterable[str] = ()) -> None:
+        """Return when the paths and all that is owed are on disk, or `StorageFailed`. `staged` are
+        files that a version is about to name, which must exist in either mode."""
         if not self.is_on:
+            self._require(staged)
             return
         with self._turn:
             owed = frozenset(self._owed)
-        own = frozenset(paths)
+        own = frozenset((*paths, *staged))
         due = owed | own
         if not due:
             return
@@ -144,16 +148,33 @@ class Flusher:
             folder = folder.rpartition("/")[0]
             yield folder
 
+    def _require(self, staged: Iterable[str]) -> None:
+        """Look for files that were not flushed. On an object store the answer to the put says that
+        they are there."""
+        if self._root is None:
+            return
+        for path in staged:
+            self._stats.call("disk.look")
+            if not os.path.lexists(f"{self._root}/{path}"):
+                raise _missing(f"{self._root}/{path}")
+
     def _flush(self, path: str, is_required: bool) -> None:
         self._stats.call("disk.flush")
         full = f"{self._root}/{path}" if path else str(self._root)
         try:
             flush_path(full)
         except FileNotFoundError as cause:
-            if is_required:  # else given up meanwhile, by the thread that owed it
-                raise StorageFailed(f"flushed {full}", "the file is gone") from cause
+            if is_required:  # else given up by the thread that owed it
+                raise _missing(full) from cause
         except OSError as cause:
             raise StorageFailed(f"flushed {full} to disk", str(cause)) from cause
+
+
+def _missing(path: str) -> StorageFailed:
+    return StorageFailed(
+        "checked the files of a new version",
+        f"missing file {path}: it was removed or written elsewhere; prepare the write again",
+    )
 
 
 def flush_path(path: str) -> None:

@@ -86,7 +86,7 @@ class InlineResidual:
         """Return when the files of rewritten fragments are on disk."""
         each = [new for text in rewrites for new in json.loads(text)["new_fragments"]]
         names = [file["path"] for fragment in each for file in fragment["files"]]
-        self._datasets.flusher.barrier(f"{folder}/data/{name}" for name in names)
+        self._datasets.flusher.barrier(staged=[f"{folder}/data/{name}" for name in names])
 
     def rewritten(
         self, base: Handle, fragments: Iterable[int], *, target_rows: int, ordered: bool = False

@@ -77,9 +77,9 @@ class Tables(TableStaging):
             )
         return self.pinned(staged.base, handle)
 
-    def owed(self, staged: Iterable[StagedWrite]) -> list[str]:
-        """The files of staged writes, to be flushed before heads move. The versions they build on
-        are owed too."""
+    def named(self, staged: Iterable[StagedWrite]) -> list[str]:
+        """The files of staged writes, which must be on disk before heads move. The versions they
+        build on are owed too."""
         paths: list[str] = []
         for each in staged:
             owe_base(self._datasets, each.base)
@@ -97,9 +97,11 @@ class Tables(TableStaging):
             )
         ]
 
-    def owe_since(self, pin: TablePin, now: TablePin) -> None:
-        """Owe the files of the versions after a pin, which Lance committed by itself."""
-        self._datasets.flusher.owe(files_since(self._datasets, pin, self._datasets.handle(now)))
+    def named_since(self, pin: TablePin, now: TablePin) -> list[str]:
+        """The files of the versions after a pin, which Lance committed by itself."""
+        return (
+            [] if self.is_remote else files_since(self._datasets, pin, self._datasets.handle(now))
+        )
 
     def published(self, staged: StagedWrite, pin: TablePin) -> None:
         """Bring the id index up to date after a write that was published, and maybe folded."""

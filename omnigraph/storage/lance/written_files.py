@@ -6,13 +6,14 @@
     _transactions/<version>-<uuid>.txn        what a commit did; a version's file holds it too
     _versions/<number>.manifest               the version itself
 
-Invariant: every file that a version names and its base does not name is listed, so a flush of them
-makes the version whole. A file of a parent branch is the parent's own and is left out. Cost follows
-the fragments that changed, except where Lance committed by itself.
+Invariant: every file that a version names and its base does not name is listed, whether or not it
+exists, so a flush of them makes the version whole or fails. A file of a parent branch is the
+parent's own and is left out. Cost follows the fragments that changed, except where Lance committed
+by itself. On an object store no staged file is listed: what a put has answered is there.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from lance.dataset import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata
@@ -30,7 +31,7 @@ def staged_files(
 ) -> list[str]:
     """The files that a staged transaction brings, below the root."""
     operation = transaction.operation
-    if not datasets.flusher.is_on:
+    if datasets.is_remote:
         return []
     new: list[FragmentMetadata] = []
     changed: list[FragmentMetadata] = []
@@ -63,9 +64,8 @@ def refused_files(
         brought = [*operation.new_fragments, *operation.updated_fragments]
     elif isinstance(operation, LanceOperation.Delete):
         brought = list(operation.updated_fragments)
-    known = {path for each in _fragments(handle) for path in _named(datasets, folder, each)}
-    named = (path for each in brought for path in _named(datasets, folder, each))
-    return [path for path in named if path not in known]
+    known = _known(folder, _fragments(handle))
+    return [path for each in brought for path in _new_files(datasets, folder, each, known)]
 
 
 def version_files(folder: str, transaction: Transaction, version: int) -> list[str]:
@@ -80,9 +80,7 @@ def version_path(folder: str, version: int) -> str:
 
 
 def files_since(datasets: Datasets, base: TablePin, head: Handle) -> list[str]:
-    """The files of every version after a pin, up to a head, that Lance committed by itself."""
-    if not datasets.flusher.is_on:
-        return []
+    """The files of every version after a pin, up to a head. On an object store without blobs."""
     folder, before = datasets.folder(base), datasets.handle(base)
     return _between(datasets, folder, before, head)
 
@@ -90,9 +88,9 @@ def files_since(datasets: Datasets, base: TablePin, head: Handle) -> list[str]:
 def _between(datasets: Datasets, folder: str, before: Handle, head: Handle) -> list[str]:
     versions = range(int(before.version) + 1, int(head.version) + 1)
     paths = [version_path(folder, version) for version in versions]
-    known = {path for each in _fragments(before) for path in _named(datasets, folder, each)}
+    known = _known(folder, _fragments(before))
     for each in _fragments(head):
-        paths += (path for path in _named(datasets, folder, each) if path not in known)
+        paths += _new_files(datasets, folder, each, known)
     for uuid in _segments(head) - _segments(before):
         paths += _index_files(datasets, folder, uuid)
     return paths
@@ -126,16 +124,30 @@ def _segments(handle: Handle) -> set[str]:
     return {str(segment.uuid) for index in handle.describe_indices() for segment in index.segments}
 
 
-def _named(datasets: Datasets, folder: str, fragment: FragmentMetadata) -> list[str]:
-    return [*_data_files(datasets, folder, fragment), *_deletions(folder, fragment)]
+def _known(folder: str, fragments: Iterable[FragmentMetadata]) -> Collection[str]:
+    """The data files and deletion files of the fragments of a version."""
+    return {p for each in fragments for p in (*_data(folder, each), *_deletions(folder, each))}
 
 
-def _data_files(datasets: Datasets, folder: str, fragment: FragmentMetadata) -> Iterator[str]:
-    for file in fragment.files:
-        if file.base_id is None:
-            path = f"{folder}/data/{file._path}"
+def _new_files(
+    datasets: Datasets, folder: str, fragment: FragmentMetadata, known: Collection[str]
+) -> Iterator[str]:
+    """The files of a fragment, without those that are known, and their blobs."""
+    yield from _data_files(datasets, folder, fragment, known)
+    yield from (path for path in _deletions(folder, fragment) if path not in known)
+
+
+def _data_files(
+    datasets: Datasets, folder: str, fragment: FragmentMetadata, known: Collection[str] = ()
+) -> Iterator[str]:
+    for path in _data(folder, fragment):
+        if path not in known:
             yield path
             yield from _below(datasets, path.removesuffix(".lance"))  # blobs
+
+
+def _data(folder: str, fragment: FragmentMetadata) -> Iterator[str]:
+    return (f"{folder}/data/{each._path}" for each in fragment.files if each.base_id is None)
 
 
 def _deletions(folder: str, fragment: FragmentMetadata) -> Iterator[str]:
@@ -147,16 +159,17 @@ def _deletions(folder: str, fragment: FragmentMetadata) -> Iterator[str]:
 def _added_columns(
     datasets: Datasets, folder: str, handle: Handle, fragments: Iterable[FragmentMetadata]
 ) -> Iterator[str]:
-    before = {
-        f.fragment_id: set(_named(datasets, folder, f.metadata)) for f in handle.get_fragments()
-    }
+    known = _known(folder, _fragments(handle))
     for each in fragments:
-        known = before.get(each.id, set())
-        yield from (path for path in _named(datasets, folder, each) if path not in known)
+        yield from _new_files(datasets, folder, each, known)
 
 
 def _index_files(datasets: Datasets, folder: str, uuid: str) -> list[str]:
-    return _below(datasets, f"{folder}/_indices/{uuid}")
+    """The files of an index segment; its folder if there are none, which a barrier fails for."""
+    segment = f"{folder}/_indices/{uuid}"
+    if datasets.is_remote:
+        return list(datasets.objects.list(segment)) or [segment]
+    return _below(datasets, segment) or [segment]
 
 
 def _below(datasets: Datasets, folder: str) -> list[str]:

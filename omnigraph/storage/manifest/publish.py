@@ -148,7 +148,7 @@ class Publisher:
         failpoints.hit("publish.staged")
         owner = owner_of(state.branch)
         folder = dataset_folder(LOCATION, owner)
-        self._datasets.flusher.barrier(self._owed(state, folder, transaction))
+        self._datasets.flusher.barrier(staged=self._named(state, folder, transaction))
         seen_at = self._manifest.seen_at(state)
         handle = self._datasets.commit(state.handle, transaction, seen_at=seen_at)
         version = int(handle.version)
@@ -163,7 +163,7 @@ class Publisher:
         failpoints.hit("publish.after")
         return commit
 
-    def _owed(self, state: State, folder: str, transaction: Transaction) -> list[str]:
+    def _named(self, state: State, folder: str, transaction: Transaction) -> list[str]:
         """The files that must be on disk before the version that names them is."""
         owner = owner_of(state.branch)
         base = version_path(folder, state.version)

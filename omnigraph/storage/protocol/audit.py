@@ -50,7 +50,7 @@ class Audit:
         def attempt(losses: int) -> None:
             staged = self._staged(self._pin(), recovery_batch(recovery))
             flusher = self._datasets.flusher
-            flusher.barrier(self._tables.owed([staged]))
+            flusher.barrier(staged=self._tables.named([staged]))
             handle = self._datasets.commit(staged.handle, staged.transaction)
             flusher.owe(version_files(LOCATION, staged.transaction, int(handle.version)))
 

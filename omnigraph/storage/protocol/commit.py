@@ -303,12 +303,12 @@ class Committer:
         )
 
     def _write_sidecar(self, sidecar: Sidecar, prepared: Prepared) -> None:
-        self._flusher.owe(self._tables.owed(write.staged for write in prepared.writes))
-        self._flusher.owe(file.staged for file in sidecar.files)
+        staged = self._tables.named(write.staged for write in prepared.writes)
+        staged += (file.staged for file in sidecar.files)
         for pin in prepared.intent.new_tables:
             self._flusher.owe_below(pin.location)
         try:
-            self._sidecars.write(sidecar)
+            self._sidecars.write(sidecar, staged)
         except StorageFailed:
             # The put may have landed although its answer was a failure.
             with suppress(StorageFailed):
@@ -319,7 +319,10 @@ class Committer:
     def _commit_tables(
         self, prepared: Prepared, sidecar: Sidecar, guard: Guard, seen_at: float
     ) -> tuple[TablePin, ...]:
-        each = partial(self._commit_table, sidecar=sidecar, guard=guard, seen_at=seen_at)
+        named: list[str] = []
+        each = partial(
+            self._commit_table, sidecar=sidecar, guard=guard, seen_at=seen_at, named=named
+        )
         # The note names every table, so it does not matter which of them move before a crash.
         run = together if self._tables.is_remote and not sidecar.multi_step else in_turn
         try:
@@ -333,14 +336,20 @@ class Committer:
         if sidecar.multi_step:
             guard.require_alive()
             reached = sidecar.confirmed({p.table_key: p.version for p in pins})
-            self._sidecars.confirm(reached)
+            self._sidecars.confirm(reached, named)
             failpoints.hit("commit.confirmed")
         failpoints.hit("commit.tables_done")
         return pins
 
     def _commit_table(
-        self, write: TableWrite, sidecar: Sidecar, guard: Guard, seen_at: float
+        self,
+        write: TableWrite,
+        sidecar: Sidecar,
+        guard: Guard,
+        seen_at: float,
+        named: list[str],
     ) -> TablePin:
+        """Commit the versions of one table. Files of further versions are added to `named`."""
         guard.require_alive()
         failpoints.hit("commit.table_before")
         try:
@@ -355,16 +364,16 @@ class Committer:
             staged = step(pin)
             guard.require_alive()
             if isinstance(staged, StagedWrite):
-                self._flusher.owe(self._tables.owed([staged]))
+                named += self._tables.named([staged])
                 pin = self._tables.commit_staged(staged, sidecar.operation_id, seen_at=seen_at)
             elif staged is not None:
-                self._tables.owe_since(pin, staged)
+                named += self._tables.named_since(pin, staged)
                 pin = staged
             failpoints.hit("commit.step_after")
         if sidecar.multi_step and self._folding.is_due(write.staged.base):
             guard.require_alive()
             folded = self._folding.fold_table(pin)
-            self._tables.owe_since(pin, folded)
+            named += self._tables.named_since(pin, folded)
             pin = folded
         return pin
 

@@ -26,7 +26,7 @@ from omnigraph.storage.lance.datasets import Datasets, Handle, dataset_folder
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.transactions import is_restore, operation_of
-from omnigraph.storage.lance.written_files import version_path
+from omnigraph.storage.lance.written_files import files_since, version_path
 from omnigraph.storage.locks.locks import (
     NONE_KEPT,
     Guard,
@@ -244,7 +244,7 @@ class Recoverer:
         guard.require_alive()
         moved = all(each.head_class is HeadClass.ROLLED_PAST_EXPECTED for each in seen)
         whole = len(seen) == len(sidecar.tables) and self._promotions.whole(sidecar.files)
-        if seen and moved and whole and self._still(sidecar, state):
+        if seen and moved and whole and self._still(sidecar, state) and self._has_files(seen):
             return self._roll_forward(sidecar, seen, guard)
         return self._roll_back(sidecar, seen, guard)
 
@@ -256,6 +256,14 @@ class Recoverer:
         return all(
             key in state.pins and state.pins[key].version == version
             for key, version in sidecar.relied_on.items()
+        )
+
+    def _has_files(self, seen: Sequence[_SeenTable]) -> bool:
+        """Whether every file exists that a head names and its published version does not."""
+        return all(
+            self._datasets.objects.has(path)
+            for each in seen
+            for path in files_since(self._datasets, each.pin, each.head)
         )
 
     def _look(self, sidecar: Sidecar, table: SidecarTable, state: State) -> _SeenTable:
@@ -302,7 +310,7 @@ class Recoverer:
     def _roll_forward(self, sidecar: Sidecar, seen: Sequence[_SeenTable], guard: Guard) -> Recovery:
         pins = tuple(self._tables.pinned(each.pin, each.head) for each in seen)
         for each, pin in zip(seen, pins, strict=True):
-            self._tables.owe_since(each.pin, pin)
+            self._datasets.flusher.owe(self._tables.named_since(each.pin, pin))
         self._publish(sidecar, recovered_change(sidecar.intent, pins), seen, guard)
         outcomes = tuple(
             TableOutcome(pin.table_key, each.pin.version, pin.version)

@@ -6,7 +6,7 @@ note that cannot be understood is refused loudly and kept.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, fields, replace
 from typing import Any
 
@@ -90,13 +90,13 @@ class Sidecars:
         self._objects = objects
         self._stats = stats
 
-    def write(self, sidecar: Sidecar) -> None:
-        """Put the note, and return when it and the staged files, which are owed, are on disk. When
-        this fails no head has moved, and there is nothing to recover."""
+    def write(self, sidecar: Sidecar, staged: Iterable[str] = ()) -> None:
+        """Put the note, and return when it and the staged files of the write are on disk. When this
+        fails no head has moved, and there is nothing to recover."""
         _fault("sidecar.put", "wrote a sidecar")
         path = _path(sidecar.operation_id)
         self._objects.put_unflushed(path, encode_sidecar(sidecar))
-        self._objects.flusher.barrier([path])
+        self._objects.flusher.barrier([path], staged=staged)
         self._stats.event(
             "phase_a.sidecar_written",
             operation=sidecar.operation_id,
@@ -105,12 +105,12 @@ class Sidecars:
             tables=len(sidecar.tables),
         )
 
-    def confirm(self, sidecar: Sidecar) -> None:
-        """Rewrite the note with the versions its tables reached, once their files, which are owed,
-        are on disk: a confirmed note vouches for them."""
+    def confirm(self, sidecar: Sidecar, named: Iterable[str]) -> None:
+        """Rewrite the note with the versions its tables reached, once the files that these name are
+        on disk: a confirmed note vouches for them."""
         _fault("sidecar.confirm", "confirmed a sidecar")
         replace_note = self._objects.put_aside(_path(sidecar.operation_id), encode_sidecar(sidecar))
-        self._objects.flusher.barrier()
+        self._objects.flusher.barrier(staged=named)
         replace_note()
         self._stats.event("phase_b.sidecar_confirmed", operation=sidecar.operation_id)
 

@@ -18,6 +18,7 @@ OF_A_COMMIT = {
     "lance.commit": 2,  # the table and the manifest
     "lance.stage_publish": 1,
     "object.delete": 1,
+    "disk.look": 3,  # are the rows, the rows of the manifest and what they replace there?
 }
 """Calls of any warm one-row insert; what else mutations add to them is pinned below."""
 
@@ -46,7 +47,7 @@ def test_x1_a_mutation_adds_its_lookups_to_the_commit_and_nothing_else(
         do(people, "insert Company { name: $n }", n=f"c{number}")
     keyed = added(people, *(f'insert Company {{ name: "k{n}" }}' for n in range(3)))
     assert keyed == {}  # whether the key is in use is known
-    assert sum(OF_A_COMMIT.values()) <= 11
+    assert sum(OF_A_COMMIT.values()) <= 14, "three of them take a microsecond each"
     assert added(people, *['insert Note { text: "y" }'] * 3) == {}
     ends = (("A", "A"), ("B", "A"), ("B", "B"))
     edge = added(people, *(f'insert Knows {{ from: "{a}", to: "{b}" }}' for a, b in ends))

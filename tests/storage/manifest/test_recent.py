@@ -59,8 +59,8 @@ def test_p4_a_publisher_from_an_old_state_loses_and_looks_again(
     other = local.open()
     note = store.sidecars.write
 
-    def noted_while_others_publish(sidecar: Sidecar) -> None:
-        note(sidecar)
+    def noted_while_others_publish(sidecar: Sidecar, staged: list[str]) -> None:
+        note(sidecar, staged)
         for number in range(3):
             append(other, CITY, f"x{number}")
             append(other, KNOWS, f"k{number}")

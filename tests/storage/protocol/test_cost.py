@@ -18,6 +18,7 @@ WARM_WRITE = {
     "lock.acquire": 2,  # the table's and the publisher's
     "lance.stage_append": 1,
     "object.put": 1,  # the sidecar
+    "disk.look": 3,  # are the rows, the manifest's rows and what they replace there?
     "lance.commit": 2,  # the table and the manifest
     "lance.stage_publish": 1,
     "object.delete": 1,

@@ -117,11 +117,11 @@ def test_C4_a_flush_that_fails_acknowledges_nothing(
     graph.mutate(INSERT, {"n": "first"})
     count = [0]
 
-    def barrier(self: flushing.Flusher, paths: Any = ()) -> None:
+    def barrier(self: flushing.Flusher, *paths: Any, **staged: Any) -> None:
         count[0] += 1
         if count[0] == nth:
             raise StorageFailed("flushed a file", "Input/output error")
-        real(self, paths)
+        real(self, *paths, **staged)
 
     real = flushing.Flusher.barrier
     with monkeypatch.context() as patch:
