@@ -224,6 +224,8 @@ def publish_load(
                 turn=turn,
             )
         prepare(current)
+        if request.fill is not None:
+            request.fill.record(current)
         return store.commit(current, mark=request.once)
 
     # An overwrite does not retry: the caller replaces the rows it has seen.
