@@ -769,13 +769,19 @@ class ApprovalsMissing(Forbidden):
     approvals: int = 0
     required: int = 1
     review: str | None = None  # the review that lacks them, if there is one
+    of_answers: bool = False  # whether they must cover the answers to conflicts
 
     def __str__(self) -> str:
         source, target = _shortened(self.branch or ""), _shortened(self.target_branch or "")
-        denied = (
-            f"a merge of '{source}' into '{target}' needs {self.required} approval(s) and has "
-            f"{self.approvals}"
-        )
+        what = f"a merge of '{source}' into '{target}'"
+        if self.of_answers:
+            what += " with these resolutions"
+        denied = f"{what} needs {self.required} approval(s) and has {self.approvals}"
+        if self.of_answers:
+            review = "open a review" if self.review is None else f"have review {self.review}"
+            joined = "and have it" if self.review is None else ""
+            hint = f"{review} {joined} approved with the same resolutions".replace("  ", " ")
+            return _with_hint(denied, f"{hint}, or ask an actor who may change '{target}'")
         if self.review is None:
             return _with_hint(denied, "open a review and have it approved")
         return _with_hint(denied, f"have review {self.review} approved as the source is now")

@@ -72,7 +72,8 @@ def _members(cause: e.OmnigraphError) -> dict[str, Any]:
             return {"failed_checks": [check.to_json() for check in cause.checks]}
         case e.ApprovalsMissing():
             needs = {"required": cause.required, "approvals": cause.approvals}
-            return {"missing_approvals": needs | _given(review_id=cause.review)}
+            more = _given(review_id=cause.review, with_resolutions=cause.of_answers or None)
+            return {"missing_approvals": needs | more}
         case e.LimitExceeded():
             limit = {"resource": cause.resource, "limit": cause.limit, "actual": cause.actual}
             return {"resource_limit": limit}

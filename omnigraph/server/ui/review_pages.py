@@ -119,6 +119,7 @@ def _review_page(
         and is_open
         and not has_approved
         and call.actor not in (None, shown.author),
+        may_decide=may_review and is_open and call.actor not in (None, shown.author),
         may_merge=_may_here(call, "branch_merge", shown),
         may_delete=shown.source != MAIN and may(call, "branch_delete"),
         types=[owner.name for owner in call.graph.schema.catalog.types],
@@ -164,7 +165,14 @@ def approve(call: RouteCall) -> Answer:
 
     def approved(review_id: str) -> str:
         seen = required(form, "source_commit", "the commit that is approved")
-        call.graph.reviews.approve(review_id, if_source=seen, actor=call.actor)
+        target = call.graph.reviews.get(review_id).target
+        call.graph.reviews.approve(
+            review_id,
+            if_source=seen,
+            by=as_given(form.get("by") or "entity"),
+            resolve=form_answers(call, target, form),
+            actor=call.actor,
+        )
         return "approved"
 
     return _done(call, form, approved)
