@@ -23,7 +23,8 @@ OmnigraphError
 ├── RecoveryRequired   recover, then look
 └── StorageFailed      report it; it says so where nothing was published
 
-Invariant: fields carry the facts and survive pickling; the message is derived from them.
+Invariant: fields carry the facts, survive pickling and decide equality; the message is derived
+from them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,8 +52,19 @@ class OmnigraphError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions pickle by `args`, which a dataclass leaves empty; Spark workers raise these.
-        facts = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _rebuild, (type(self), facts)
+        return _rebuild, (type(self), self._facts())
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another error is of the same class with the same facts."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._facts() == other._facts()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), str(self)))  # facts may be dictionaries
+
+    def _facts(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def _rebuild(kind: type[OmnigraphError], facts: dict[str, Any]) -> OmnigraphError:
