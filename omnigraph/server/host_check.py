@@ -50,8 +50,9 @@ class HostCheck:
         for value in headers.getlist("host"):
             if not self._allows(hostname(value)):
                 raise _refused("Host", value)
-        # The forms of pages have a stricter check of their own (`UiSessions.require_own_form`).
-        if method not in _READS and not _is_page(path):
+        # Forms of pages (`UiSessions.require_own_form`) and agents, whose protocol asks for 403,
+        # have checks of their own.
+        if method not in _READS and not _is_page(path) and path != "/mcp":
             for value in headers.getlist("origin"):
                 if value != self.origin and not self._allows(origin_hostname(value)):
                     raise _refused("Origin", value)
