@@ -38,7 +38,8 @@ edge Knows: Person -> Person { since: I32? }
 """
 SAMPLES: dict[Any, Any] = {
     str: "text", int: 7, float: 1.5, bool: True, bytes: b"b", type(None): None, object: "any",
-    TableKey: TableKey("node:Person"), date: date(2026, 1, 2), datetime: datetime(2026, 1, 2, 3), Path: Path("a"),
+    TableKey: TableKey("node:Person"), date: date(2026, 1, 2), Path: Path("a"),
+    datetime: datetime(2026, 1, 2, 3),
 }  # fmt: skip
 NO_VALUES = {"Graph", "BranchHandle", "Transaction", "Frames", "ChangedRows"}
 """Handles, which hold a graph or a Spark session open, and chunks of Arrow arrays."""
@@ -192,7 +193,10 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[og.Graph]:
     with og.init(tmp_path_factory.mktemp("values") / "g.omni", schema=SCHEMA) as made_graph:
         made_graph.load(
             [
-                {"type": "Person", "data": {"name": "Ada", "born": "2001-02-03", "photo": "base64:aGk="}},
+                {
+                    "type": "Person",
+                    "data": {"name": "Ada", "born": "2001-02-03", "photo": "base64:aGk="},
+                },
                 {"type": "Person", "data": {"name": "Bob", "seen": "2001-02-03T04:05:06Z"}},
                 {"edge": "Knows", "from": "Ada", "to": "Bob", "data": {"since": 1}},
             ],
@@ -205,7 +209,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[og.Graph]:
         yield made_graph
 
 
-QUERY = 'query q() { match { $p: Person } return { $p, $p.age, $p.born, $p.score } order { $p } }'
+QUERY = "query q() { match { $p: Person } return { $p, $p.age, $p.born, $p.score } order { $p } }"
 UNION = QUERY.replace("$p, ", "").replace("order { $p } ", "")
 READ: dict[type, Callable[[og.Graph], Any]] = {
     og.QueryResult: lambda g: g.query(QUERY),
