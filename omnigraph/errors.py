@@ -58,7 +58,7 @@ class OmnigraphError(Exception):
         """Return whether another error is of the same class with the same facts."""
         if type(other) is not type(self):
             return NotImplemented
-        return self._facts() == other._facts()  # type: ignore[attr-defined]
+        return self._facts() == other._facts()
 
     def __hash__(self) -> int:
         return hash((type(self), str(self)))  # facts may be dictionaries

@@ -72,7 +72,9 @@ def _members(cause: e.OmnigraphError) -> dict[str, Any]:
             return {"failed_checks": [check.to_json() for check in cause.checks]}
         case e.ApprovalsMissing():
             needs = {"required": cause.required, "approvals": cause.approvals}
-            more = _given(review_id=cause.review, with_resolutions=cause.of_answers or None)
+            more: dict[str, Any] = _given(review_id=cause.review)
+            if cause.of_answers:
+                more["with_resolutions"] = True
             return {"missing_approvals": needs | more}
         case e.LimitExceeded():
             limit = {"resource": cause.resource, "limit": cause.limit, "actual": cause.actual}
