@@ -6,7 +6,7 @@ UV = $(firstword $(wildcard .build/uv/bin/uv) $(shell command -v uv 2>/dev/null)
 BENCHES := $(sort $(wildcard bench/*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-slow check lint format bench clean
+.PHONY: help setup demo docs test test-slow test-mcp-typescript check lint format bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do \
@@ -29,7 +29,13 @@ test: $(READY) ## run the tests
 	@$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY) ## run campaigns, kills and models, an hour and more
-	@$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -m 'slow and not typescript' -n 2 --dist loadfile --no-loadscope-reorder
+
+test-mcp-typescript: $(READY) ## run the TypeScript client of MCP against a server (Node.js, npm)
+	@mkdir -p .build/mcp-typescript
+	@cp tests/server/mcp/typescript/* .build/mcp-typescript/
+	@cd .build/mcp-typescript && npm ci --silent
+	@$(BIN)/python -m pytest -m typescript tests/server/mcp/test_typescript_client.py
 
 lint: $(READY) ## check formatting, style, types, imports and the lock file
 	@$(BIN)/ruff format --check .

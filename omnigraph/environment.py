@@ -57,21 +57,40 @@ class ChoiceVariable:
 
     def read(self, env: Mapping[str, str] | None = None) -> str:
         """The word, or the default."""
-        text = _stripped(self.name, env)
-        if not text:
-            return self.default
-        if text not in self.words:
-            raise _unusable(self.name, text, f"use {self.allowed}")
-        return text
-
-    def is_set(self, env: Mapping[str, str] | None = None) -> bool:
-        """Whether somebody chose, be it the default."""
-        return bool(_stripped(self.name, env))
+        return _chosen(self, env) or self.default
 
     @property
     def allowed(self) -> str:
         """The words."""
         return ", ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalChoiceVariable:
+    """One of a few words, or none."""
+
+    name: str
+    use: str
+    words: tuple[str, ...]
+    default = ""
+
+    def read(self, env: Mapping[str, str] | None = None) -> str | None:
+        """Return the word; None if the variable is not set."""
+        return _chosen(self, env)
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return ", ".join(self.words)
+
+
+def _chosen(
+    variable: ChoiceVariable | OptionalChoiceVariable, env: Mapping[str, str] | None
+) -> str | None:
+    text = _stripped(variable.name, env)
+    if text and text not in variable.words:
+        raise _unusable(variable.name, text, f"use {variable.allowed}")
+    return text or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +140,7 @@ def _threshold_variable(name: str, threshold: str, use: str) -> NumberVariable:
     return NumberVariable(name, int(THRESHOLDS[threshold].value), use, threshold=threshold)
 
 
-Variable = NumberVariable | ChoiceVariable | FlagVariable | TextVariable
+Variable = NumberVariable | ChoiceVariable | OptionalChoiceVariable | FlagVariable | TextVariable
 
 
 # Settings.
@@ -249,10 +268,9 @@ CLASS_ARCHIVE = ChoiceVariable(
 )
 
 # Embeddings.
-EMBED_PROVIDER = ChoiceVariable(
+EMBED_PROVIDER = OptionalChoiceVariable(
     "OMNIGRAPH_EMBED_PROVIDER",
-    "openai-compatible",
-    "service that makes vectors; mock works offline",
+    "service that makes vectors, none unless set; mock works offline",
     ("openai-compatible", "openai", "gemini", "mock"),
 )
 EMBED_MODEL = TextVariable("OMNIGRAPH_EMBED_MODEL", "its model, else the service's default")

@@ -23,7 +23,8 @@ OmnigraphError
 ├── RecoveryRequired   recover, then look
 └── StorageFailed      report it; it says so where nothing was published
 
-Invariant: fields carry the facts and survive pickling; the message is derived from them.
+Invariant: fields carry the facts, survive pickling and decide equality; the message is derived
+from them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,8 +52,19 @@ class OmnigraphError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions pickle by `args`, which a dataclass leaves empty; Spark workers raise these.
-        facts = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _rebuild, (type(self), facts)
+        return _rebuild, (type(self), self._facts())
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another error is of the same class with the same facts."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash((type(self), str(self)))  # facts may be dictionaries
+
+    def _facts(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def _rebuild(kind: type[OmnigraphError], facts: dict[str, Any]) -> OmnigraphError:
@@ -769,13 +781,19 @@ class ApprovalsMissing(Forbidden):
     approvals: int = 0
     required: int = 1
     review: str | None = None  # the review that lacks them, if there is one
+    of_answers: bool = False  # whether they must cover the answers to conflicts
 
     def __str__(self) -> str:
         source, target = _shortened(self.branch or ""), _shortened(self.target_branch or "")
-        denied = (
-            f"a merge of '{source}' into '{target}' needs {self.required} approval(s) and has "
-            f"{self.approvals}"
-        )
+        what = f"a merge of '{source}' into '{target}'"
+        if self.of_answers:
+            what += " with these resolutions"
+        denied = f"{what} needs {self.required} approval(s) and has {self.approvals}"
+        if self.of_answers:
+            review = "open a review" if self.review is None else f"have review {self.review}"
+            joined = "and have it" if self.review is None else ""
+            hint = f"{review} {joined} approved with the same resolutions".replace("  ", " ")
+            return _with_hint(denied, f"{hint}, or ask an actor who may change '{target}'")
         if self.review is None:
             return _with_hint(denied, "open a review and have it approved")
         return _with_hint(denied, f"have review {self.review} approved as the source is now")

@@ -63,7 +63,7 @@ def embed(
 
     The provider is the one that OMNIGRAPH_EMBED_PROVIDER names; texts are sent to it.
     """
-    from omnigraph.exec.search.embed import provider_from_env
+    from omnigraph.exec.search.embed import require_provider
     from omnigraph.exec.search.embed_seed import Fill, SeedOrder, embed_seed
 
     with plain_errors():
@@ -86,7 +86,7 @@ def embed(
             frozenset(types or ()),
             chosen,
         )
-        provider = None if fill is Fill.CLEAN else provider_from_env()
+        provider = None if fill is Fill.CLEAN else require_provider(None)
         done = embed_seed(order, provider)
         document: dict[str, object] = {
             "input": str(source),

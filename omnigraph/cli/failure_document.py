@@ -72,7 +72,10 @@ def _members(cause: e.OmnigraphError) -> dict[str, Any]:
             return {"failed_checks": [check.to_json() for check in cause.checks]}
         case e.ApprovalsMissing():
             needs = {"required": cause.required, "approvals": cause.approvals}
-            return {"missing_approvals": needs | _given(review_id=cause.review)}
+            more: dict[str, Any] = _given(review_id=cause.review)
+            if cause.of_answers:
+                more["with_resolutions"] = True
+            return {"missing_approvals": needs | more}
         case e.LimitExceeded():
             limit = {"resource": cause.resource, "limit": cause.limit, "actual": cause.actual}
             return {"resource_limit": limit}

@@ -179,18 +179,26 @@ def approve(
         str | None,
         typer.Option("--at", metavar="COMMIT", help="Only if the source is at this commit."),
     ] = None,
+    resolve: ResolveOption = None,
+    by: ByOption = By.ENTITY,
     actor: Actor = None,
     json: Json = False,
     uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
-    """Approve the source as it is now; the approval lapses when the source moves."""
+    """Approve the source as it is now; the approval lapses when the source moves.
+
+    With --resolve it covers a merge with the same answers to conflicts, and no other.
+    """
+    answers = resolution(resolve or [])
     with plain_errors():
         where = graph_uri(path, uri, store)
         write_target("review approve", where, quiet=quiet)
         with open_graph(where) as graph:
-            review = graph.reviews.approve(_id(graph, name), if_source=commit, actor=actor)
+            review = graph.reviews.approve(
+                _id(graph, name), if_source=commit, resolve=answers, by=by.value, actor=actor
+            )
         _tell(review, f"approved review {review.id} at {review.source_commit}", as_json=json)
 
 
@@ -310,7 +318,10 @@ def _lines(review: Review) -> list[str]:
         lines.append(f"needs {review.required_approvals} approval(s)")
     for approval in review.approvals:
         lapsed = "" if approval.is_current else " (lapsed)"
-        lines.append(f"approved by {approval.actor} at {approval.source_commit}{lapsed}")
+        count = approval.resolutions
+        answers = f" with {count} resolution{'s' * (count > 1)}" if count else ""
+        at = f"{approval.source_commit}{answers}{lapsed}"
+        lines.append(f"approved by {approval.actor} at {at}")
     for each in review.comments:
         about = "" if each.entity_id is None else f" on {each.type_name}/{each.entity_id}"
         lines.append(f"{each.author or 'somebody'}{about}: {each.text}")

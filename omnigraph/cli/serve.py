@@ -93,6 +93,14 @@ def serve(
     allow_origin: Annotated[
         str | None, typer.Option("--allow-origin", metavar="ORIGIN", help="One origin for CORS.")
     ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            metavar="NAME",
+            help="Name that requests may be sent to, beside loopback; * allows every one.",
+        ),
+    ] = None,
     ui: Annotated[
         bool, typer.Option("--ui/--no-ui", help="Serve pages for people below /ui/.")
     ] = True,
@@ -152,6 +160,7 @@ def serve(
         require_server()
         if mcp:
             require_mcp()
+        from omnigraph.server.host_check import checked_hosts
         from omnigraph.server.job_addresses import checked_base
         from omnigraph.server.policy_arguments import files_by_graph
         from omnigraph.server.serve_settings import (
@@ -214,6 +223,7 @@ def serve(
             default_graph=default_graph,
             log_json=log is LogForm.JSON,
             allow_origin=allow_origin,
+            allowed_hosts=checked_hosts(allowed_host or ()),
             tls_cert=tls_cert,
             tls_key=tls_key,
             mcp=has_mcp() if mcp is None else mcp,

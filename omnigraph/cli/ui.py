@@ -21,6 +21,14 @@ def ui(
     path: GraphPath = None,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes one that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it.")] = True,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            metavar="NAME",
+            help="Name that requests may be sent to, beside loopback; * allows every one.",
+        ),
+    ] = None,
     uri: Uri = None,
     store: Store = None,
 ) -> None:
@@ -36,11 +44,16 @@ def ui(
 
         require_server()
         require_draw()
+        from omnigraph.server.host_check import checked_hosts
         from omnigraph.server.serve_settings import Access, ServerSettings
         from omnigraph.server.supervisor import supervise
 
         settings = ServerSettings(
-            graphs={"graph": address}, host="127.0.0.1", port=port, access=Access.OPEN
+            graphs={"graph": address},
+            host="127.0.0.1",
+            port=port,
+            access=Access.OPEN,
+            allowed_hosts=checked_hosts(allowed_host or ()),
         )
         settings = _named(settings, address)
 

@@ -24,22 +24,23 @@ from omnigraph.storage.records import CommitNote, Snapshot
 
 if TYPE_CHECKING:
     from omnigraph.exec.read.result import QueryResult
-    from omnigraph.exec.search.embed import Provider, make_provider
-    from omnigraph.exec.search.vector_fill import (
-        TextVectors,
-        VectorFill,
-        embedded_properties,
-        named_provider,
+    from omnigraph.exec.search.embed import (
+        Provider,
+        make_provider,
+        require_provider,
+        selected_provider,
     )
+    from omnigraph.exec.search.vector_fill import TextVectors, VectorFill, embedded_properties
     from omnigraph.graph.handles import Transaction
 else:
     QueryResult = deferred("omnigraph.exec.read.result", "QueryResult")
     Provider = deferred("omnigraph.exec.search.embed", "Provider")
     make_provider = deferred("omnigraph.exec.search.embed", "make_provider")
+    require_provider = deferred("omnigraph.exec.search.embed", "require_provider")
+    selected_provider = deferred("omnigraph.exec.search.embed", "selected_provider")
     TextVectors = deferred("omnigraph.exec.search.vector_fill", "TextVectors")
     VectorFill = deferred("omnigraph.exec.search.vector_fill", "VectorFill")
     embedded_properties = deferred("omnigraph.exec.search.vector_fill", "embedded_properties")
-    named_provider = deferred("omnigraph.exec.search.vector_fill", "named_provider")
     Transaction = deferred("omnigraph.graph.handles", "Transaction")
 
 NOW, LATER = "now", "later"
@@ -100,17 +101,13 @@ class EmbedVerb(ReadSide):
             provider = make_provider(provider, model=model, key=key, base_url=base_url)
         self._reading.embedder = provider
 
-    def _provider(self) -> "Callable[[], Provider] | None":
-        own = self._reading.embedder
-        return named_provider() if own is None else lambda: own
-
     def _vector_fill(self, catalog: Catalog, embed: str) -> "VectorFill | None":
         """What fills the vectors of a write, if anything does."""
         if embed not in (NOW, LATER):
             raise BadRequest(f"unknown time for vectors '{embed}'", "use now or later")
         if not catalog.embeds:
             return None
-        provider = None if embed == LATER else self._provider()
+        provider = None if embed == LATER else selected_provider(self._reading.embedder)
         if provider is None and embed == NOW:
             return None
         vectors = self._reading.text_vectors  # shared by the handles of an open graph
@@ -137,13 +134,7 @@ class EmbedVerb(ReadSide):
         {}
         """
         note = noted(self._guard.changes(branch, actor), message, metadata)
-        provider = self._provider()
-        if provider is None:
-            raise BadRequest(
-                "no embedding provider is named, so no text is sent anywhere",
-                "set OMNIGRAPH_EMBED_PROVIDER, or call graph.embed_with",
-            )
-        provider()  # one that cannot be made is told, also where nothing is missing
+        require_provider(self._reading.embedder)  # also where nothing is missing
         catalog = self._schemas.current(branch).catalog
         for name in types or ():
             if catalog.node(name) is None:

@@ -1,8 +1,8 @@
 """`graph.branches.merge`: the one door of every merge, with its rights, approvals and checks.
 
 Invariant: asked in this order: may the actor merge, has the merge the approvals that the policy
-demands, does its result pass the checks. The merge that ends a transaction is asked about as a
-write of the block, and is neither reviewed nor checked.
+demands of its source and of its answers to conflicts, does its result pass the checks. The merge
+that ends a transaction is asked about as a write of the block, and is neither reviewed nor checked.
 """
 
 import os
@@ -18,6 +18,7 @@ from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.late_reading import LateReading
 from omnigraph.graph.merge_rules import MergeRules
 from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.graph.review_answers import previewed_answers
 from omnigraph.graph.review_gate import ReviewGate
 from omnigraph.graph.review_records import Review, ReviewRecords
 from omnigraph.graph.source_text import query_text
@@ -90,7 +91,11 @@ class MergeVerb:
         if once is not None:
             require_text("the name of a merge `once`", once)
         denied = self._deleting_denied(source) if delete_source else None
-        review = None if dry_run else self._approved(source, into, actor, once)
+        review = None
+        if not dry_run and self._is_gated(into, actor, once, answers=resolve is not None):
+            answers = previewed_answers(self._store, self._schemas, source, into, by, resolve)
+            resolve = answers or None
+            review = self._gate.require(source, into, actor, answers)
         if review is not None:
             if_source = _bound(review, if_source)
         asked = MergeRequest(
@@ -121,15 +126,14 @@ class MergeVerb:
     def _gate(self) -> ReviewGate:
         return ReviewGate(self._store, self._guard, self._reviews)
 
-    def _approved(
-        self, source: str, into: str, actor: str | None, once: str | None
-    ) -> Review | None:
-        """The review that lets a merge through, if one is needed; a repeated merge needs none."""
-        if self._guard.is_exempt or not self._gate.required(into):
-            return None
-        if once is not None and self._store.marked(into.strip(), once) is not None:
-            return None
-        return self._gate.require(source, into, actor)
+    def _is_gated(self, into: str, actor: str | None, once: str | None, *, answers: bool) -> bool:
+        """Return whether a merge may need a review; a repeated merge needs none."""
+        if self._guard.is_exempt:
+            return False
+        gate = self._gate
+        if not gate.required(into) and not (answers and gate.asks_for_answers(into, actor)):
+            return False
+        return once is None or self._store.marked(into.strip(), once) is None
 
     def _run(self, asked: MergeRequest, checks: CheckTexts) -> MergeOutcome:
         """Merge under the checks of the call and those that are declared."""

@@ -7,6 +7,7 @@ nothing is allowed. A handle of an actor writes as that actor and as no other.
 """
 
 import os
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,19 @@ class PolicyGuard:
     def reads(self, branch: str) -> None:
         """A read of a branch."""
         self.require(Action.READ, branch)
+
+    def reads_each(self, branches: Iterable[str], actor: str | None = None) -> None:
+        """A read of several branches, asked about before any of them is looked for."""
+        for branch in branches:
+            self.require(Action.READ, branch, actor=actor)
+
+    def may_read_each(self, branches: Iterable[str]) -> bool:
+        """Return whether the actor of the handle may read all of these branches."""
+        try:
+            self.reads_each(branches)
+        except Forbidden:
+            return False
+        return True
 
     def reads_point(self, point: str) -> None:
         """A read of the history that leads to a point in time."""

@@ -2,15 +2,25 @@
 
 Invariant: an approval counts if it is of somebody else than the review's author, for the commit
 that the source is at now, by an actor whom the policy allows to review this target today. A merge
-that passes is bound to that commit, so approvals of it are approvals of what is published.
+that passes is bound to that commit and to the answers that were approved, so approvals of it are
+approvals of what is published. Answers that nobody approved are a change of the target.
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
 from omnigraph.errors import ApprovalsMissing, NotFound, OmnigraphError
 from omnigraph.graph.policy_guard import PolicyGuard
-from omnigraph.graph.review_records import MERGED, OPEN, Review, ReviewRecords
+from omnigraph.graph.review_records import (
+    MERGED,
+    NO_ANSWERS,
+    OPEN,
+    Resolutions,
+    Review,
+    ReviewRecords,
+    approval_digest,
+)
 from omnigraph.light_dataclass import dataclass
 from omnigraph.policy.actions import Action
 from omnigraph.storage.store import Store
@@ -29,19 +39,34 @@ class ReviewGate:
         policy = self.guard.policy
         return 0 if policy is None else policy.file.merges.approvals_for(target.strip())
 
-    def require(self, source: str, target: str, actor: str | None) -> Review | None:
-        """The review whose approvals let a merge through, with the commit that they are for; None
-        where none is needed; else `ApprovalsMissing`."""
-        required = self.required(target)
+    def asks_for_answers(self, target: str, actor: str | None) -> bool:
+        """Return whether an actor needs approvals of answers to conflicts. One who may change the
+        target needs none, nor does anybody where the target is neither protected nor reviewed."""
+        policy, name = self.guard.policy, target.strip()
+        if policy is None or not (name in policy.protected or self.required(name)):
+            return False
+        return not policy.decide(actor, Action.CHANGE, name).allowed
+
+    def require(
+        self, source: str, target: str, actor: str | None, resolutions: Resolutions = NO_ANSWERS
+    ) -> Review | None:
+        """Return the review whose approvals let a merge through, with the commit that they are for;
+        None where none is needed. Raises `ApprovalsMissing`."""
+        required, asks = self.required(target), False
+        if resolutions and self.asks_for_answers(target, actor):
+            required, asks = max(required, 1), True
         if not required:
             return None
         head = self.store.snapshot(source.strip()).commit_id
         branches = source.strip(), target.strip()
+        digests = {approval_digest(head, branches[1], resolutions)}
+        if not asks:
+            digests.add(approval_digest(head, branches[1], NO_ANSWERS))
         nearest: tuple[int, str | None] = (0, None)
         for review in self.records.open():
             if (review.source, review.target) != branches:
                 continue
-            count = self.count(review, head)
+            count = self.count(review, digests)
             if count >= required:
                 return replace(review, source_commit=head)
             nearest = max(nearest, (count, review.id), key=lambda each: (each[0], each[1] or ""))
@@ -53,11 +78,13 @@ class ReviewGate:
             approvals=approvals,
             required=required,
             review=review_id,
+            of_answers=asks,
         )
 
-    def count(self, review: Review, head: str | None) -> int:
-        """How many approvals of a review count."""
-        actors = {each.actor for each in review.approvals if each.source_commit == head}
+    def count(self, review: Review, digests: Collection[str]) -> int:
+        """Return how many approvals of a review count: those of one of the digests."""
+        covering = (each for each in review.approvals if each.covers(review.target, digests))
+        actors = {each.actor for each in covering}
         return sum(self._counts(review, actor) for actor in actors)
 
     def _counts(self, review: Review, actor: str) -> bool:

@@ -7,8 +7,9 @@ come at once none is lost. A record that is no review of this format is refused,
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, replace
+from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -23,6 +24,7 @@ OPEN, MERGED, CLOSED = "open", "merged", "closed"
 STATES = (OPEN, MERGED, CLOSED)
 _FOLDER = "reviews"
 _FORMAT = 1
+_SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,23 @@ class ReviewComment:
         }
 
 
+Resolutions = Mapping[tuple[str, str], Any]
+"""Answers to conflicts by type and id: `ours`, `theirs` or values."""
+
+NO_ANSWERS: Resolutions = {}
+
+
+def approval_digest(source_commit: str, target: str, resolutions: Resolutions) -> str:
+    """Return the SHA-256 digest of what a merge publishes: the source's commit, the name of the
+    target, and the answers to conflicts."""
+    answers = [[*entity, resolutions[entity]] for entity in sorted(resolutions)]
+    document = orjson.dumps([source_commit, target, answers], default=str, option=_SORTED)
+    return sha256(document).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class ReviewApproval:
-    """An approval of the source as it was at one commit.
+    """An approval of the source as it was at one commit, and of answers to conflicts.
 
     >>> name = graph.branches.create("fix")
     >>> review = graph.reviews.open("fix", title="Fix", actor="act-ada")
@@ -69,6 +85,8 @@ class ReviewApproval:
     source_commit: str
     created_at: int  # microseconds
     is_current: bool = True  # whether the source is still there; computed, never stored
+    digest: str | None = None  # None: stored by an earlier program, for a merge without answers
+    resolutions: int = 0  # how many answers it covers
 
     def to_json(self) -> dict[str, Any]:
         """The approval as a server sends it."""
@@ -77,7 +95,13 @@ class ReviewApproval:
             "source_commit_id": self.source_commit,
             "created_at": self.created_at,
             "is_current": self.is_current,
+            "resolutions": self.resolutions,
         }
+
+    def covers(self, target: str, digests: Collection[str]) -> bool:
+        """Return whether it is an approval of one of these digests of merges into a target."""
+        own = self.digest or approval_digest(self.source_commit, target, {})
+        return own in digests
 
 
 @dataclass(frozen=True, slots=True)

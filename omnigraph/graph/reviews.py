@@ -3,9 +3,11 @@
     open ─▶ comments, approvals ─▶ merged
                                 └▶ closed
 
-Invariant: an approval binds the commit that the source is at and lapses when it moves; an author
-cannot approve. The merge of a review is a merge `once` under the review's name: of two at once, or
-of one that is repeated after a crash, there is one commit.
+Invariant: an approval binds the commit that the source is at and the answers to conflicts, and
+lapses when the source moves; an author cannot approve. Only an actor who may read both branches
+opens, sees and changes a review: it shows their heads. The merge of a review is a merge `once`
+under the review's name: of two at once, or of one that is repeated after a crash, there is one
+commit.
 """
 
 import os
@@ -19,8 +21,10 @@ from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, LimitExceeded, OwnReview, PreconditionFailed, ReviewEnded
 from omnigraph.exec.progress import Progress
+from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.merge_verb import MergeVerb
 from omnigraph.graph.policy_guard import PolicyGuard
+from omnigraph.graph.review_answers import previewed_answers
 from omnigraph.graph.review_gate import ReviewGate
 from omnigraph.graph.review_records import (
     CLOSED,
@@ -31,6 +35,7 @@ from omnigraph.graph.review_records import (
     ReviewApproval,
     ReviewComment,
     ReviewRecords,
+    approval_digest,
     now_us,
 )
 from omnigraph.policy.actions import Action
@@ -59,9 +64,15 @@ class ReviewsView:
     """The reviews of a graph."""
 
     def __init__(
-        self, store: Store, guard: PolicyGuard, records: ReviewRecords, branches: MergeVerb
+        self,
+        store: Store,
+        schemas: Schemas,
+        guard: PolicyGuard,
+        records: ReviewRecords,
+        branches: MergeVerb,
     ) -> None:
         self._store = store
+        self._schemas = schemas
         self._guard = guard
         self._records = records
         self._branches = branches
@@ -86,6 +97,7 @@ class ReviewsView:
         """
         source, target = source.strip(), target.strip()
         author = self._guard.require(Action.REVIEW, source, target, actor)
+        self._guard.reads_each((source, target), actor)
         require_bounded("the title of a review", title, TITLE_MAX)
         if not title.strip():
             raise BadRequest("a review needs a title", "say what it is about")
@@ -129,6 +141,7 @@ class ReviewsView:
             self._gate.shown(review)
             for review in stored
             if source in (None, review.source) and target in (None, review.target)
+            if self._guard.may_read_each((review.source, review.target))
         )
         matching = (each for each in shown if state in (None, each.state))
         return tuple(islice(matching, None if limit is None else min(limit, sys.maxsize)))
@@ -144,7 +157,7 @@ class ReviewsView:
         """
         self._guard.require_ever(Action.READ)
         review = self._records.get(review_id)
-        self._guard.reads(review.target)
+        self._guard.reads_each((review.source, review.target))
         return self._gate.shown(review)
 
     @checked
@@ -179,10 +192,17 @@ class ReviewsView:
 
     @checked
     def approve(
-        self, review_id: str, *, if_source: str | None = None, actor: str | None = None
+        self,
+        review_id: str,
+        *,
+        if_source: str | None = None,
+        resolve: Resolve = None,
+        by: MergeUnit = "entity",
+        actor: str | None = None,
     ) -> Review:
         """Approve the source as it is now; with `if_source` only at that commit. The approval
-        lapses when the source moves.
+        lapses when the source moves. With `resolve`, as `merge` takes it, it covers a merge with
+        these answers to conflicts and no other.
 
         >>> name = graph.branches.create("review/x")
         >>> review = graph.reviews.open(name, title="Ages")
@@ -196,6 +216,11 @@ class ReviewsView:
         head = self._store.snapshot(review.source).commit_id
         if if_source is not None and if_source != head:
             raise PreconditionFailed(review.source, if_source, head)
+        _require_open(review)
+        branches = review.source, review.target
+        answers = previewed_answers(self._store, self._schemas, *branches, by, resolve)
+        digest = approval_digest(head, review.target, answers)
+        approval = ReviewApproval(approver, head, now_us(), digest=digest, resolutions=len(answers))
 
         def approved(review: Review) -> Review:
             _require_open(review)
@@ -203,12 +228,14 @@ class ReviewsView:
                 raise OwnReview(
                     Action.REVIEW, approver, review.source, review.target, review=review.id
                 )
-            others = tuple(each for each in review.approvals if each.actor != approver)
-            if (approver, head) in ((a.actor, a.source_commit) for a in review.approvals):
+            own = [each for each in review.approvals if each.actor == approver]
+            if any(each.covers(review.target, (digest,)) for each in own):
                 return review
-            return replace(review, approvals=(*others, ReviewApproval(approver, head, now_us())))
+            kept = tuple(
+                each for each in review.approvals if each not in own or each.source_commit == head
+            )
+            return replace(review, approvals=(*kept, approval))
 
-        _require_open(review)
         return self._gate.shown(self._records.change(review_id, approved))
 
     @checked
@@ -294,7 +321,9 @@ class ReviewsView:
         """The actor of a change of a review, once it is allowed."""
         self._guard.require_ever(Action.REVIEW, actor=actor)
         review = self._records.get(review_id)
-        return self._guard.require(Action.REVIEW, review.source, review.target, actor)
+        acting = self._guard.require(Action.REVIEW, review.source, review.target, actor)
+        self._guard.reads_each((review.source, review.target), actor)
+        return acting
 
 
 def _require_open(review: Review) -> None:

@@ -166,7 +166,9 @@ def _loaded(store: Store, catalog: Catalog, order: Order, request: LoadRequest) 
     created = _ready_branch(store, order)
     request = replace(request, counts_rows=input.counts_rows)
     if order.fill is not None and engine == "local":
-        request = replace(request, fill=row_filler(store, order.fill, order.branch))
+        is_replaced = order.mode == "overwrite"
+        filler = row_filler(store, order.fill, order.branch, is_replaced=is_replaced)
+        request = replace(request, fill=filler)
     if engine == "spark":
         # pyspark is imported only when it is used.
         from omnigraph.pipeline.spark_load import load_spark  # noqa: PLC0415

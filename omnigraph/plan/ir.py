@@ -127,7 +127,7 @@ from omnigraph.plan.path_ir import (
 from omnigraph.plan.path_ir import (
     PathSlots as PathSlots,
 )
-from omnigraph.types import INTEGERS, TableKey, ValueType
+from omnigraph.types import INTEGERS, TableKey, TypeId, ValueType
 
 # ---- pattern operators
 
@@ -273,13 +273,15 @@ class Nearest:
     """Distance of a vector property to the query, less is better. Null vectors have none, and by
     cosine those of zeros.
 
-    A query of type String is embedded first, with `model` if the property names one.
+    A query of type String is embedded first, with `model` if the property names one, else with the
+    model that the graph records for the property of the type `owner`.
     """
 
     column: Column
     query: Expr
     model: str | None = None
     metric: Metric = Metric.L2
+    owner: TypeId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,8 @@ def _nearest(scope: Scope, call: ast.Nearest) -> ir.Nearest:
     metric = Metric.L2 if declared is None else declared.metric
     if call.metric is not None:
         metric = _metric(scope, call.metric)
-    return ir.Nearest(column, query, embed.model if embed is not None else None, metric)
+    model = embed.model if embed is not None else None
+    return ir.Nearest(column, query, model, metric, bound.node.id)
 
 
 def _metric(scope: Scope, given: ast.Expr) -> Metric:

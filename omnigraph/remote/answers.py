@@ -7,7 +7,7 @@ that the server lists; one that has no answer is raised with all the others.
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from omnigraph.errors import BadRequest, MergeConflict, MergeConflicts
+from omnigraph.errors import ApprovalsMissing, BadRequest, MergeConflict, MergeConflicts
 from omnigraph.exec.merge.resolve import OURS, THEIRS, Answer, Resolve, answer_of
 from omnigraph.exec.merge.run import MergeOutcome
 from omnigraph.exec.merge.undo import UndoOutcome
@@ -18,27 +18,43 @@ _TAKEN = {OURS: "target", THEIRS: "source"}
 _ROUNDS = 10
 
 
-def settled(send: Callable[[list[dict[str, Any]]], Outcome], resolve: Resolve) -> Outcome:
+Send = Callable[[list[dict[str, Any]]], Outcome]
+"""Sends a request with answers to conflicts."""
+
+
+def settled(send: Send[Outcome], resolve: Resolve, preview: Send[Outcome] | None = None) -> Outcome:
     """The outcome of a merge, a revert or its preview, sent again with answers as conflicts come
-    up."""
+    up. `preview` tells the conflicts of a request that lacks approvals of its answers."""
     if isinstance(resolve, str) and resolve not in _TAKEN:
         raise BadRequest(f"'{resolve}' resolves nothing", "use ours, theirs, a mapping or a call")
-    answers: dict[tuple[str, str], Answer] = {}
-    if isinstance(resolve, Mapping):
-        for entity in resolve:
-            if not (isinstance(entity, tuple) and list(map(type, entity)) == [str, str]):
-                raise BadRequest(f"{entity!r} names no entity", 'answer by ("Type", "id")')
-        answers.update({entity: a for entity, a in resolve.items() if a is not None})
+    answers = _stated(resolve) if isinstance(resolve, Mapping) else {}
     for _ in range(_ROUNDS):
         try:
             outcome = send([_resolution(*each) for each in answers.items()])
         except MergeConflicts as open_:
             if not _add(answers, resolve, open_.conflicts):
                 raise
+        except ApprovalsMissing:
+            if preview is None or answers or resolve is None:
+                raise
+            if not _add(answers, resolve, preview([]).conflicts):
+                raise
         else:
             if not _add(answers, resolve, outcome.conflicts):
                 return outcome
     raise BadRequest("the branches change faster than conflicts are answered", "try again")
+
+
+def resolutions_of(resolve: Mapping[tuple[str, str], Answer]) -> list[dict[str, Any]]:
+    """Return the answers of a mapping as a request sends them."""
+    return [_resolution(*each) for each in _stated(resolve).items()]
+
+
+def _stated(resolve: Mapping[tuple[str, str], Answer]) -> dict[tuple[str, str], Answer]:
+    for entity in resolve:
+        if not (isinstance(entity, tuple) and list(map(type, entity)) == [str, str]):
+            raise BadRequest(f"{entity!r} names no entity", 'answer by ("Type", "id")')
+    return {entity: answer for entity, answer in resolve.items() if answer is not None}
 
 
 def _add(

@@ -238,6 +238,19 @@ class ServedPlannedChanges(PlannedChanges):
         self._listed = document.get("changes")
         self._url = url
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        document: dict[str, Any] = {"statistics": self.statistics()}
+        if self._listed is not None:
+            document["changes"] = self._listed
+        return ServedPlannedChanges, (document, self._url)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ServedPlannedChanges) and self._listed is None:
+            return self._counts == other._counts and other._listed is None
+        return super().__eq__(other)
+
+    __hash__ = PlannedChanges.__hash__
+
     def __iter__(self) -> Iterator[PlannedChange]:
         if self._listed is None and self._counts:
             raise NotServed(

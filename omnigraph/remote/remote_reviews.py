@@ -5,6 +5,7 @@ Invariant: a verb sends one request, a listing a page at a time; the actor is th
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,7 +18,7 @@ from omnigraph.exec.merge.run import MergeOutcome
 from omnigraph.exec.progress import Progress
 from omnigraph.graph.review_records import Review, ReviewApproval, ReviewComment, is_review_id
 from omnigraph.graph.reviews import ReviewsView, entity_members
-from omnigraph.remote.answers import settled
+from omnigraph.remote.answers import resolutions_of, settled
 from omnigraph.remote.from_wire import merge_of
 from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_session import RemoteSession
@@ -94,10 +95,21 @@ class RemoteReviews(ReviewsView):
 
     @checked
     def approve(
-        self, review_id: str, *, if_source: str | None = None, actor: str | None = None
+        self,
+        review_id: str,
+        *,
+        if_source: str | None = None,
+        resolve: Resolve = None,
+        by: str = "entity",
+        actor: str | None = None,
     ) -> Review:
-        """Approve the source as it is now; with `if_source` only at that commit."""
-        body = {"if_source_commit": if_source}
+        """Approve the source as it is now; with `if_source` only at that commit, and with `resolve`
+        a merge with these answers to conflicts."""
+        body: dict[str, Any] = {"if_source_commit": if_source}
+        if isinstance(resolve, Mapping):
+            body |= {"by": by, "resolutions": resolutions_of(resolve)}
+        elif resolve is not None:  # a preview tells the conflicts that it is about
+            body |= {"by": by, "resolutions": self._previewed(review_id, by, resolve)}
         return self._write(_path(review_id, "/approve"), body, actor)
 
     @checked
@@ -138,14 +150,27 @@ class RemoteReviews(ReviewsView):
             "metadata": metadata,
         }
 
-        def send(resolutions: list[dict[str, Any]]) -> MergeOutcome:
+        def send(resolutions: list[dict[str, Any]], **more: Any) -> MergeOutcome:
             # Repeated as it is after a lost answer: a review has one merge.
-            asked = encoded({**body, "resolutions": resolutions})
+            asked = encoded({**body, "resolutions": resolutions, **more})
             answer = self._http.write_once(_path(review_id, "/merge"), asked, JSON)
             document, repeated = orjson.loads(answer.content), REPLAY in answer.headers
             return merge_of(document, self._http.uri, repeated=repeated)
 
-        return settled(send, resolve)
+        return settled(send, resolve, partial(send, dry_run=True))
+
+    def _previewed(self, review_id: str, by: str, resolve: Resolve) -> Sequence[Mapping[str, Any]]:
+        """Return the answers that `resolve` gives to the conflicts of a review's merge."""
+        last: list[dict[str, Any]] = []
+
+        def send(resolutions: list[dict[str, Any]]) -> MergeOutcome:
+            last[:] = resolutions
+            body = {"by": by, "dry_run": True, "resolutions": resolutions}
+            answer = self._http.write_once(_path(review_id, "/merge"), encoded(body), JSON)
+            return merge_of(orjson.loads(answer.content), self._http.uri, repeated=False)
+
+        settled(send, resolve)
+        return last
 
     def _write(self, path: str, body: dict[str, Any], actor: str | None) -> Review:
         self._session.require_writable()
@@ -183,7 +208,11 @@ def review_of(document: Mapping[str, Any]) -> Review:
         ),
         tuple(
             ReviewApproval(
-                each["actor_id"], each["source_commit_id"], each["created_at"], each["is_current"]
+                each["actor_id"],
+                each["source_commit_id"],
+                each["created_at"],
+                each["is_current"],
+                resolutions=each.get("resolutions", 0),
             )
             for each in document["approvals"]
         ),

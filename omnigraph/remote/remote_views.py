@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NoReturn
 
 import orjson
@@ -119,15 +120,15 @@ class RemoteBranches(BranchesView):
             "metadata": metadata,
         }
 
-        def send(resolutions: list[dict[str, Any]]) -> MergeOutcome:
-            asked = encoded({**body, "resolutions": resolutions})
-            key = None if once is None else key_of(once)
+        def send(resolutions: list[dict[str, Any]], **more: Any) -> MergeOutcome:
+            asked = encoded({**body, "resolutions": resolutions, **more})
+            key = None if once is None or more else key_of(once)
             answer = self._http.write_once("/branches/merge", asked, JSON, key=key)
             document, repeated = orjson.loads(answer.content), REPLAY in answer.headers
             return merge_of(document, self._http.uri, repeated=repeated)
 
         try:
-            return settled(send, resolve)
+            return settled(send, resolve, partial(send, dry_run=True))
         except BadRequest:
             # The key may be of a merge of another branch: that of an earlier transaction `once`.
             done = None if once is None else RemoteCommits(self._session).once(once, into)

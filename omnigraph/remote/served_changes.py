@@ -72,7 +72,7 @@ class ServedChanges(Changes):
         return self._http.document(self._path, [*self._params, *own])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ServedBaseline(Baseline):
     """The whole of one commit, copied to a file of its own, and the cursor that goes on."""
 
@@ -132,7 +132,7 @@ def baseline_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ServedBlob(BlobCell):
     """A blob whose bytes a server has."""
 

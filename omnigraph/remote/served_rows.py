@@ -22,7 +22,7 @@ from omnigraph.types import Scalar, ValueType
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ServedResult(QueryResult):
     """The rows of one query that a server ran."""
 

@@ -15,6 +15,7 @@ from omnigraph.extras import has_mcp
 from omnigraph.server.access import Gate
 from omnigraph.server.answer_sender import origin_fields
 from omnigraph.server.connection import AnswerBroken, Receive, Scope, Send
+from omnigraph.server.host_check import HostCheck
 from omnigraph.server.mcp.agent_session import session_of
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
@@ -38,8 +39,14 @@ class AgentEndpoint:
     """Hands requests of agents on."""
 
     def __init__(
-        self, app: ApiApplication, settings: ServerSettings, gate: Gate, graph_id: str | None
+        self,
+        app: ApiApplication,
+        settings: ServerSettings,
+        gate: Gate,
+        graph_id: str | None,
+        hosts: HostCheck,
     ) -> None:
+        self._hosts = hosts
         self._app = app
         self._settings = settings
         self._gate = gate
@@ -66,7 +73,8 @@ class AgentEndpoint:
         session_of(QueryParams(scope["query_string"]))
         door = await self._opened()
         origin = headers.get("origin")
-        door.require_origin(origin)
+        if origin is not None and not self._hosts.allows_origin(origin):
+            raise HttpRefusal(403, "this origin may not use /mcp; see --allow-origin")
         is_allowed = origin is not None and origin == self._settings.allow_origin
         added = origin_fields(origin or "") if is_allowed else []
         status = 0
@@ -92,11 +100,8 @@ class AgentEndpoint:
             if self._door is None:
                 if not has_mcp():
                     raise HttpRefusal(404, "agents are not served here: omnigraph[mcp] is missing")
-                await asyncio.to_thread(lambda: HttpDoor.require_origin)
+                await asyncio.to_thread(lambda: HttpDoor.__call__)
                 self._door = HttpDoor(
-                    self._app,
-                    self._graph_id,
-                    self._settings.allow_origin,
-                    self._settings.limits.load_body_bytes,
+                    self._app, self._graph_id, self._settings.limits.load_body_bytes
                 )
             return self._door

@@ -42,6 +42,7 @@ from omnigraph.server.connection import (
     when_gone,
 )
 from omnigraph.server.endpoint import ApiEndpoint, BodySize, Lane
+from omnigraph.server.host_check import HostCheck
 from omnigraph.server.job_runner import JobRunner
 from omnigraph.server.legacy import in_conflicts
 from omnigraph.server.metrics import Metrics
@@ -118,7 +119,8 @@ class ServerApp:
             folder, self._gauges, self._totals, lambda: worker_document(self.sets)
         )
         self._document: bytes | None = None
-        self._agents = AgentEndpoint(self, settings, self.gate, self._default)
+        self._hosts = HostCheck.of(settings)
+        self._agents = AgentEndpoint(self, settings, self.gate, self._default, self._hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -173,6 +175,7 @@ class ServerApp:
         """Answer one request; the status that was sent."""
         endpoint: ApiEndpoint | None = None
         try:
+            self._hosts.require(scope["method"], scope["path"], headers)
             if self._agents.serves(scope):
                 return await self._agents.answer(scope, headers, receive, send, request_id, facts)
             with ExitStack() as stack:

@@ -14,7 +14,7 @@ import msgspec
 from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest
 from omnigraph.exec.progress import Progress, UpkeepProgress
-from omnigraph.exec.search.embed import provider_from_env
+from omnigraph.exec.search.embed import require_provider
 from omnigraph.exec.search.embed_seed import Fill, SeedOrder, embed_seed, spec_of
 from omnigraph.exec.upkeep.report_json import cleanup_document, optimize_document
 from omnigraph.graph import Graph
@@ -131,7 +131,7 @@ def _cleanup(order: JobOrder) -> Document:
 def _embed(order: JobOrder) -> Document:
     request = order.request
     fill = Fill(request.mode or Fill.FILL_MISSING)
-    provider = None if fill is Fill.CLEAN else order.graph.embedder or provider_from_env()
+    provider = None if fill is Fill.CLEAN else require_provider(order.graph.embedder)
     spec = spec_of(request.spec, "spec")
     done = embed_seed(
         SeedOrder(

@@ -67,7 +67,11 @@ def approve(call: RouteCall) -> Answer:
     """Approve the source as it is now."""
     body = call.json(wire_reviews.ReviewApproveRequest) if call.body else _NOW
     done = call.graph.reviews.approve(
-        call.path["review"], if_source=body.if_source_commit, actor=call.actor
+        call.path["review"],
+        if_source=body.if_source_commit,
+        by=as_given(body.by or "entity"),
+        resolve=resolved(body.resolutions),
+        actor=call.actor,
     )
     return answered(done.to_json())
 

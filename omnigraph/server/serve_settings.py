@@ -92,6 +92,7 @@ class ServerSettings:
     default_graph: str | None = None  # the one the flat routes are about
     log_json: bool = False
     allow_origin: str | None = None
+    allowed_hosts: tuple[str, ...] = ()  # names that requests may be sent to, beside loopback
     tls_cert: str | None = None
     tls_key: str | None = None
     job_sources: tuple[str, ...] = ()  # bases that jobs may load from
@@ -124,7 +125,7 @@ class ServerSettings:
         facts: dict[str, Any] = orjson.loads(data)
         facts["limits"] = ServerLimits(**facts["limits"])
         facts["access"] = Access(facts["access"])
-        for name in ("job_sources", "job_targets"):
+        for name in ("allowed_hosts", "job_sources", "job_targets"):
             facts[name] = tuple(facts[name])
         facts["extras"] = {
             graph_id: GraphExtras(**{**each, "checks": tuple(map(tuple, each["checks"]))})

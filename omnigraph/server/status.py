@@ -117,7 +117,10 @@ def _checks(cause: e.ChecksFailed) -> Members:
 def _approvals(cause: e.ApprovalsMissing) -> Members:
     review = UNSET if cause.review is None else cause.review
     missing = wire_errors.MissingApprovals(
-        required=cause.required, approvals=cause.approvals, review_id=review
+        required=cause.required,
+        approvals=cause.approvals,
+        review_id=review,
+        with_resolutions=cause.of_answers,
     )
     return {"missing_approvals": missing}
 

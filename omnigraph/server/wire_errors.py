@@ -36,6 +36,7 @@ class MissingApprovals(Body, kw_only=True):
     required: int
     approvals: int
     review_id: str | UnsetType = UNSET
+    with_resolutions: bool = False
 
 
 class KeyConflict(Body, kw_only=True):

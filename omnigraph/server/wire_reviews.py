@@ -27,9 +27,12 @@ class ReviewCommentRequest(Body, kw_only=True):
 
 
 class ReviewApproveRequest(Body, kw_only=True):
-    """An approval of the source as it is now, or only at the commit that was looked at."""
+    """An approval of the source as it is now, or only at the commit that was looked at; of a merge
+    with these resolutions, if there are some."""
 
     if_source_commit: str | None = None
+    by: str | None = None
+    resolutions: list[MergeResolution] | None = None
 
 
 class ReviewCloseRequest(Body, kw_only=True):
@@ -61,12 +64,14 @@ class ReviewCommentOutput(Body, kw_only=True):
 
 
 class ReviewApprovalOutput(Body, kw_only=True):
-    """One approval, and whether the source is still at the commit that it is of."""
+    """One approval, and whether the source is still at the commit that it is of. `resolutions`
+    counts the answers to conflicts that it covers."""
 
     actor_id: str
     source_commit_id: str
     created_at: int
     is_current: bool
+    resolutions: int
 
 
 class ReviewOutput(Body, kw_only=True):

@@ -121,6 +121,34 @@ Origin = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddedBy:
+    """Provider and model that made the vectors of a property, and their width."""
+
+    provider: str
+    model: str
+    width: int
+
+
+Embedded = Mapping[str, EmbeddedBy]
+"""Models by property, which is named by `embedded_property`."""
+
+EmbeddedChange = Mapping[str, EmbeddedBy | None]
+"""Models that a commit sets; None removes the record of a property."""
+
+
+def embedded_property(type_id: int, property_id: int) -> str:
+    """Return the name of a property in a record of models: identities, which survive renames."""
+    return f"{type_id}.{property_id}"
+
+
+def embedded_after(before: Embedded, change: EmbeddedChange) -> Embedded:
+    """Return the models of a branch after a commit."""
+    if not change:
+        return before
+    return {key: by for key, by in {**before, **change}.items() if by is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class RowCounts:
     """How many rows of one table a commit inserted, updated and deleted."""
 
@@ -178,6 +206,7 @@ class CommitFacts:
     message: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
     counts: Counts = field(default_factory=dict, hash=False)
+    embedded: EmbeddedChange = field(default_factory=dict, hash=False)
 
 
 _FACT_NAMES = tuple(each.name for each in fields(CommitFacts))
@@ -189,7 +218,7 @@ def facts_of(record: CommitFacts) -> dict[str, Any]:
 
 
 _CHANGES = ("inserted", "updated", "deleted")
-OPTIONAL_FACTS = ("mark", "merged_from", "message", "metadata", "counts")
+OPTIONAL_FACTS = ("mark", "merged_from", "message", "metadata", "counts", "embedded")
 
 
 def optional_facts(record: CommitFacts) -> dict[str, Any]:
@@ -200,6 +229,7 @@ def optional_facts(record: CommitFacts) -> dict[str, Any]:
         key: {op: count for op in _CHANGES if (count := getattr(counts, op))}
         for key, counts in record.counts.items()
     } or None
+    facts["embedded"] = encoded_models(record.embedded) or None
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -217,7 +247,20 @@ def decode_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
             TableKey(key): RowCounts(**counts)
             for key, counts in (facts.get("counts") or {}).items()
         },
+        "embedded": decoded_models(facts.get("embedded")),
     }
+
+
+def encoded_models(models: EmbeddedChange) -> dict[str, list[str | int] | None]:
+    """Return a record of models, ready for JSON."""
+    return {
+        key: None if by is None else [by.provider, by.model, by.width] for key, by in models.items()
+    }
+
+
+def decoded_models(stored: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the record of models that was stored; an absent one is empty."""
+    return {key: None if by is None else EmbeddedBy(*by) for key, by in (stored or {}).items()}
 
 
 TRANSACTIONS = "tx/"  # branches for the length of a block, of which nothing need be known
@@ -338,11 +381,21 @@ class Head(NamedTuple):
     commit: CommitId
     address: int
     schema: SchemaId | None  # None: the graph was made without one
+    embedded: Embedded
 
 
-def head_row(branch: str, commit: CommitId, schema: SchemaId | None) -> Row:
+NO_MODELS: Embedded = {}
+
+
+def head_row(
+    branch: str, commit: CommitId, schema: SchemaId | None, embedded: Embedded = NO_MODELS
+) -> Row:
     """The row every publish on a branch rewrites: two publishers collide on it."""
-    facts = {"commit": commit} if schema is None else {"commit": commit, "schema": schema}
+    facts: dict[str, Any] = {"commit": commit}
+    if schema is not None:
+        facts["schema"] = schema
+    if embedded:
+        facts["embedded"] = encoded_models(embedded)
     return _row(head_id(branch), GRAPH_HEAD, metadata=facts)
 
 
@@ -379,7 +432,8 @@ def decode_head(row: Row, address: int) -> Head:
     facts = _facts(row)
     if "commit" not in facts:
         raise _unreadable(row)
-    return Head(CommitId(facts["commit"]), address, facts.get("schema"))
+    models = decoded_models(facts.get("embedded"))
+    return Head(CommitId(facts["commit"]), address, facts.get("schema"), models)
 
 
 def _facts(row: Row) -> dict[str, Any]:
@@ -464,6 +518,7 @@ class Snapshot:
     tables: dict[TableKey, TablePin]
     schema: SchemaId | None = None
     topology: Mapping[TableKey, TopologyState] = field(default_factory=dict, compare=False)
+    embedded: Embedded = field(default_factory=dict, compare=False, repr=False)
 
 
 def visible(pins: Iterable[TablePin], stones: Iterable[Tombstone]) -> dict[TableKey, TablePin]:

@@ -89,6 +89,8 @@ def test_a_key_alone_sends_nothing(graph: og.Graph, monkeypatch: pytest.MonkeyPa
     assert vectors(graph) == {"a": None, "b": None}
     with pytest.raises(og.BadRequest, match="no embedding provider is named"):
         graph.embed()
+    with pytest.raises(og.BadRequest, match="no embedding provider is named"):
+        graph.query(NEAR, {"q": "hello"})
 
 
 def test_the_environment_names_a_provider(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +128,7 @@ def test_a_query_text_that_cannot_be_embedded_is_refused_where_there_are_no_rows
 ) -> None:
     pattern = f"match {{ $n: Note }} return {{ $n.text }} order {{ {order} }} limit 3"
     ask = f"query near($q: String?) {{ {pattern} }}"
-    with pytest.raises(og.BadRequest, match="has no key; set OPENROUTER_API_KEY"):
+    with pytest.raises(og.BadRequest, match="no embedding provider is named"):
         graph.query(ask, {"q": "graphs"})
     assert graph.query(ask, {"q": None}).rows == []
     graph.embed_with("mock", model="large")
@@ -283,3 +285,141 @@ def test_the_command_makes_up_for_what_is_missing(
     assert call("embed", uri, "--clean").returncode == 2
     with og.open(uri) as graph:
         assert vectors(graph) == {"a": True}
+
+
+# The model of the vectors
+
+NEAR = (
+    "query near($q: String) { match { $d: Doc } return { $d.slug as slug } "
+    "order { nearest($d.embedding, $q) } limit 1 }"
+)
+RAW = NEAR.replace("$q: String", "$q: Vector(4)")
+OTHER = "'embedding' is embedded with model 'small', the provider uses 'large'"
+
+
+@pytest.fixture
+def small(graph: og.Graph) -> og.Graph:
+    """A graph with one document, embedded by the model small."""
+    graph.embed_with("mock", model="small")
+    graph.mutate(PUT, {"s": "a", "t": "hello"})
+    return graph
+
+
+def nearest(graph: og.Graph, point: str = "main") -> list[str]:
+    return [row["slug"] for row in graph.query(NEAR, {"q": "hello"}, snapshot=point).rows]
+
+
+def models(graph: og.Graph, branch: str = "main") -> set[tuple[str, str, int]]:
+    embedded = graph.snapshot(branch).embedded.values()
+    return {(by.provider, by.model, by.width) for by in embedded}
+
+
+def test_a_query_text_of_another_model_than_the_vectors_is_refused(small: og.Graph) -> None:
+    assert nearest(small) == ["a"]
+    assert models(small) == {("mock", "small", 4)}
+    small.embed_with("mock", model="large")
+    with pytest.raises(og.BadRequest, match=OTHER):
+        nearest(small)
+    assert small.query(RAW, {"q": [1, 0, 0, 0]}).rows == [{"slug": "a"}]
+
+
+def test_vectors_without_a_recorded_model_take_any_query_text(graph: og.Graph) -> None:
+    given = {"slug": "a", "text": "hello", "embedding": [1, 0, 0, 0]}
+    graph.load([{"type": "Doc", "data": given}], "merge")
+    for model in ("small", "large"):
+        graph.embed_with("mock", model=model)
+        assert nearest(graph) == ["a"]
+    assert models(graph) == set()
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "patch"])
+def test_vectors_of_another_model_are_not_added_to_a_property(small: og.Graph, mode: str) -> None:
+    counting = Counting()
+    counting.model = "large"
+    small.embed_with(counting)
+    with pytest.raises(og.BadRequest, match=OTHER):
+        small.mutate(PUT, {"s": "b", "t": "again"})
+    with pytest.raises(og.BadRequest, match=OTHER):
+        small.load([{"type": "Doc", "data": {"slug": "b", "text": "more"}}], mode)  # type: ignore[arg-type]
+    assert counting.sent == []
+    assert vectors(small) == {"a": True}
+
+
+def test_a_write_that_leaves_no_earlier_vector_may_change_the_model(small: og.Graph) -> None:
+    small.embed_with("mock", model="large")
+    docs = [{"type": "Doc", "data": {"slug": s, "text": "hello"}} for s in ("a", "b")]
+    small.load(docs, "overwrite")
+    assert models(small) == {("mock", "large", 4)}
+    small.mutate('query none() { delete Doc where text = "hello" }')
+    small.embed_with("mock", model="small")
+    small.mutate(PUT, {"s": "c", "t": "hello"})
+    assert models(small) == {("mock", "small", 4)}
+
+
+def test_a_record_of_a_model_survives_reopening_backup_rename_and_other_writes(
+    small: og.Graph, tmp_path: Path
+) -> None:
+    text = SCHEMA.replace(
+        "embedding: Vector(4)? @embed(text)\n}",
+        'place: Vector(4)? @embed(text) @rename_from("embedding")\n}',
+    )
+    small.schema.apply(text)
+    small.mutate('query t() { insert Note { text: "x", embedding: [1, 0, 0, 0] } }')
+    small.optimize()
+    small.backup(tmp_path / "copy.omni")
+    renamed = NEAR.replace("$d.embedding", "$d.place")
+    small.close()
+    for folder in ("docs.omni", "copy.omni"):
+        with og.open(tmp_path / folder) as graph:
+            assert ("mock", "small", 4) in models(graph)
+            graph.embed_with("mock", model="large")
+            with pytest.raises(og.BadRequest, match="'place' is embedded with model 'small'"):
+                graph.query(renamed, {"q": "hello"})
+
+
+def test_a_record_of_a_model_belongs_to_a_branch_and_is_merged(graph: og.Graph) -> None:
+    graph.branches.create("draft")
+    graph.embed_with("mock", model="small")
+    graph.mutate(PUT, {"s": "a", "t": "hello"}, branch="draft")
+    assert models(graph) == set()
+    graph.branches.merge("draft")
+    assert models(graph) == {("mock", "small", 4)}
+
+
+def test_branches_with_vectors_of_two_models_do_not_merge(graph: og.Graph) -> None:
+    graph.branches.create("draft")
+    graph.embed_with("mock", model="small")
+    graph.mutate(PUT, {"s": "a", "t": "hello"}, branch="draft")
+    graph.embed_with("mock", model="large")
+    graph.mutate(PUT, {"s": "b", "t": "hello"})
+    for dry_run in (True, False):
+        with pytest.raises(og.BadRequest, match="'large' on 'main' and with 'small' on 'draft'"):
+            graph.branches.merge("draft", dry_run=dry_run)
+
+
+def test_a_branch_that_embeds_all_again_brings_its_model(small: og.Graph) -> None:
+    small.branches.create("draft")
+    small.embed_with("mock", model="large")
+    small.load(
+        [{"type": "Doc", "data": {"slug": "a", "text": "other"}}], "overwrite", branch="draft"
+    )
+    small.branches.merge("draft")
+    assert models(small) == {("mock", "large", 4)}
+    small.restore("main~1")
+    assert models(small) == {("mock", "small", 4)}
+
+
+def test_an_earlier_point_is_asked_with_the_model_it_had(small: og.Graph) -> None:
+    earlier = str(small.snapshot().commit_id)
+    small.embed_with("mock", model="large")
+    small.load([{"type": "Doc", "data": {"slug": "a", "text": "other"}}], "overwrite")
+    assert nearest(small) == ["a"]
+    with pytest.raises(og.BadRequest, match=OTHER):
+        nearest(small, earlier)
+
+
+def test_vectors_made_later_have_a_record_too(graph: og.Graph) -> None:
+    graph.mutate(PUT, {"s": "a", "t": "hello"})
+    graph.embed_with("mock", model="small")
+    assert graph.embed().embedded == {"Doc.embedding": 1}
+    assert models(graph) == {("mock", "small", 4)}

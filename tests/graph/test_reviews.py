@@ -496,3 +496,155 @@ def test_reviews_in_a_bucket_are_swapped_there(s3_server: Server) -> None:
         assert done.commit is not None
         assert graph.reviews.get(review.id).commit_id == done.commit.id
         assert graph.reviews.merge(review.id).repeated
+
+
+# ---- answers to conflicts
+
+LIMITED = """
+version: 1
+groups: { people: [ada, bob], mergers: [cid], editors: [dan] }
+protected_branches: [main]
+rules:
+  - { id: all, allow: { actors: { group: people }, actions: [read, review, branch_merge] } }
+  - { id: merge, allow: { actors: { group: mergers }, actions: [read, branch_merge] } }
+  - { id: edit, allow: { actors: { group: editors }, actions: [read, branch_merge, change] } }
+"""
+DEMANDING = LIMITED + "required_approvals: { main: 1 }\n"
+AGES = {("Person", "Ada"): {"age": 3}}
+
+
+@pytest.fixture
+def clashing(graph: Graph) -> Graph:
+    for branch, age in (("work", 1), ("main", 2)):
+        text = f'query u() {{ update Person set {{ age: {age} }} where name = "Ada" }}'
+        graph.mutate(text, branch=branch)
+    return graph
+
+
+def age(graph: Graph) -> int:
+    text = 'query q() { match { $p: Person  $p.name = "Ada" } return { $p.age } }'
+    value: int = graph.query(text).scalar()
+    return value
+
+
+@pytest.mark.parametrize("policy", [DEMANDING, LIMITED], ids=["approvals", "protected"])
+@pytest.mark.parametrize("resolve", [AGES, "theirs", lambda conflict: {"age": 3}])
+def test_answers_that_nobody_approved_are_not_merged(
+    clashing: Graph, policy: str, resolve: Any
+) -> None:
+    review = acting(clashing, "ada", policy).reviews.open("work", title="t")
+    acting(clashing, "bob", policy).reviews.approve(review.id)
+    cid = acting(clashing, "cid", policy)
+    for merge in (
+        lambda: cid.branches.merge("work", resolve=resolve),
+        lambda: cid.reviews.merge(review.id, resolve=resolve),
+    ):
+        with pytest.raises(og.ApprovalsMissing, match="with these resolutions needs 1") as refused:
+            merge()
+        assert refused.value.review == review.id
+    assert age(clashing) == 2
+
+
+@pytest.mark.parametrize("resolve", [AGES, "theirs", lambda conflict: {"age": 3}])
+def test_answers_that_were_approved_are_merged_and_no_others(clashing: Graph, resolve: Any) -> None:
+    ada, bob, cid = (acting(clashing, actor, DEMANDING) for actor in ("ada", "bob", "cid"))
+    review = ada.reviews.open("work", title="t")
+    approved = bob.reviews.approve(review.id, resolve=resolve).approvals
+    assert [(each.actor, each.resolutions) for each in approved] == [("bob", 1)]
+    assert bob.reviews.approve(review.id, resolve=resolve).approvals == approved
+    for other in ("ours", {("Person", "Ada"): {"age": 4}}):
+        with pytest.raises(og.ApprovalsMissing):
+            cid.branches.merge("work", resolve=other)
+    assert cid.branches.merge("work", resolve=resolve).kind == "merged"
+    assert age(clashing) in (1, 3)
+
+
+def test_a_mapping_that_answers_more_than_it_lists_is_merged_as_listed(clashing: Graph) -> None:
+    class Sly(dict):  # type: ignore[type-arg]
+        def __missing__(self, key: object) -> object:
+            return {"age": 99}
+
+    cid = acting(clashing, "cid", LIMITED)
+    with pytest.raises(og.MergeConflicts):
+        cid.branches.merge("work", resolve=Sly())
+    assert age(clashing) == 2
+
+
+def test_who_may_change_the_target_answers_conflicts_once_the_source_is_approved(
+    clashing: Graph,
+) -> None:
+    dan = acting(clashing, "dan", DEMANDING)
+    with pytest.raises(og.ApprovalsMissing, match="needs 1 approval"):
+        dan.branches.merge("work", resolve=AGES)
+    review = acting(clashing, "ada", DEMANDING).reviews.open("work", title="t")
+    acting(clashing, "bob", DEMANDING).reviews.approve(review.id)
+    assert dan.branches.merge("work", resolve=AGES).kind == "merged"
+    assert age(clashing) == 3
+
+
+def test_an_approval_of_an_earlier_program_covers_a_merge_without_answers(
+    clashing: Graph,
+) -> None:
+    ada, bob, cid = (acting(clashing, actor, DEMANDING) for actor in ("ada", "bob", "cid"))
+    review = ada.reviews.open("work", title="t")
+    bob.reviews.approve(review.id)
+    records = clashing._reviews
+
+    def as_stored_before(stored: Any) -> Any:
+        (approval,) = stored.approvals
+        return replace(stored, approvals=(replace(approval, digest=None),))
+
+    records.change(review.id, as_stored_before)
+    with pytest.raises(og.ApprovalsMissing):
+        cid.branches.merge("work", resolve=AGES)
+    with pytest.raises(og.MergeConflicts):
+        cid.branches.merge("work")
+
+
+def test_an_approval_is_of_answers_to_conflicts(clashing: Graph) -> None:
+    review = clashing.reviews.open("work", title="t", actor="ada")
+    with pytest.raises(og.BadRequest, match="without a conflict"):
+        clashing.reviews.approve(review.id, resolve={("Person", "Bob"): "ours"}, actor="bob")
+    assert clashing.reviews.get(review.id).approvals == ()
+
+
+# ---- branches that may not be read
+
+SCOPED = """
+version: 1
+groups: { people: [ada], guests: [gus] }
+protected_branches: [secret, ghost]
+rules:
+  - { id: all, allow: { actors: { group: people }, actions: [read, review] } }
+  - { id: some, allow: { actors: { group: guests }, actions: [read], branch_scope: unprotected } }
+  - { id: reviews, allow: { actors: { group: guests }, actions: [review] } }
+"""
+
+
+def test_a_review_of_a_branch_that_may_not_be_read_is_denied_alike(graph: Graph) -> None:
+    graph.branches.create("secret")
+    gus = acting(graph, "gus", SCOPED)
+    for pair in (("secret", "main"), ("ghost", "main"), ("main", "secret"), ("main", "ghost")):
+        hidden = next(name for name in pair if name != "main")
+        with pytest.raises(og.Forbidden) as denied:
+            gus.reviews.open(*pair, title="t")
+        assert (
+            str(denied.value) == f"policy denied action 'read' on branch '{hidden}' for actor 'gus'"
+        )
+
+
+def test_reviews_of_hidden_branches_are_not_shown(graph: Graph) -> None:
+    graph.branches.create("secret")
+    ada, gus = acting(graph, "ada", SCOPED), acting(graph, "gus", SCOPED)
+    shown = ada.reviews.open("work", title="shown")
+    hidden = ada.reviews.open("secret", title="hidden")
+    assert {each.id for each in ada.reviews.list()} == {shown.id, hidden.id}
+    for verb in (
+        lambda: gus.reviews.get(hidden.id),
+        lambda: gus.reviews.comment(hidden.id, "t"),
+        lambda: gus.reviews.approve(hidden.id),
+        lambda: gus.reviews.close(hidden.id),
+    ):
+        with pytest.raises(og.Forbidden, match="'read' on branch 'secret'"):
+            verb()
+    assert gus.reviews.get(shown.id).title == "shown"

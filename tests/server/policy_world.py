@@ -26,12 +26,14 @@ def actors() -> dict[str, list[dict[str, Any]]]:
         "everything": [_allow(GRAPH_ACTIONS)],
     }
     for action in GRAPH_ACTIONS:
-        granted[f"has-{action}"] = [_allow([action])]
+        # A review shows the heads of its branches, so who may review may read them.
+        more = [_allow(["read"])] if action == "review" else []
+        granted[f"has-{action}"] = [_allow([action]), *more]
         granted[f"lacks-{action}"] = [_allow([a for a in GRAPH_ACTIONS if a != action])]
         key = SCOPE_KEYS.get(Action(action))
         for scope in ("protected", "unprotected"):
             if key is not None:
-                granted[f"on-{scope}-{action}"] = [{**_allow([action]), key: scope}]
+                granted[f"on-{scope}-{action}"] = [{**_allow([action]), key: scope}, *more]
     return granted
 
 
@@ -237,7 +239,10 @@ CELLS: dict[str, Cell] = {
         "review", lambda s, b: s.post("/reviews", {"source": "side", "target": b, "title": "t"})
     ),
     "cluster_listReviews": Cell("read", lambda s, b: s.get("/reviews"), branched=False),
-    "cluster_getReview": Cell("read", lambda s, b: s.get(f"/reviews/{s.review(b)}")),
+    # Its source is another branch than its target, and both must be read.
+    "cluster_getReview": Cell(
+        "read", lambda s, b: s.get(f"/reviews/{s.review(b)}"), branched=False
+    ),
     "cluster_commentOnReview": Cell(
         "review", lambda s, b: s.post(f"/reviews/{s.review(b)}/comments", {"text": "t"})
     ),

@@ -37,7 +37,7 @@ def exchanged(server: Served, data: bytes) -> bytes:
 
 
 def post(path: str, body: bytes, *headers: str, length: bool = True) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", *headers]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", *headers]
     if length:
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
@@ -61,8 +61,8 @@ def test_a_request_that_is_smuggled_in_another_is_not_run(hasty: Served) -> None
 
 def test_headers_that_never_end_are_cut_off(hasty: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GuardedProtocol, "header_seconds", 0.3)
-    assert exchanged(hasty, b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ") == b""
-    flood = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X-A: " + b"a" * (1 << 20)
+    assert exchanged(hasty, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ") == b""
+    flood = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: " + b"a" * (1 << 20)
     answer = b""
     with contextlib.suppress(ConnectionResetError, BrokenPipeError):
         answer = exchanged(hasty, flood)

@@ -80,7 +80,9 @@ def test_another_method_is_405(method: str, path: str, allowed: str, server: Ser
     ["/", "//", "/graphs/people", "/graphs/people/nope", "/graphs//branches", "/x/../healthz"],
 )
 def test_an_unknown_path_is_404(path: str, server: Served) -> None:
-    raw = send(server, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    raw = send(
+        server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    )
     assert raw.startswith(b"HTTP/1.1 404")
 
 
@@ -207,7 +209,7 @@ def send(server: Served, data: bytes, *, half_close: bool = False, wait: float =
 
 def head(path: str, length: int, extra: str = "") -> bytes:
     return (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {length}\r\n{extra}\r\n"
     ).encode()
 
@@ -234,9 +236,9 @@ def test_a_connection_that_is_half_closed_writes_nothing(server: Served) -> None
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 60,
         b"GET / HTTP/9.9\r\n\r\n",
         b"GARBAGE\r\n\r\n",
-        b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
 def test_what_is_no_http_is_400_in_json(data: bytes, server: Served) -> None:
@@ -258,7 +260,7 @@ def test_an_offer_of_an_upgrade_is_ignored_and_its_body_is_read(offer: str, serv
     body = b'{"query": "query q() { match { $p: Person } return { $p.name } order { $p.name } }"}'
     extra = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {offer}\r\nHTTP2-Settings: AA\r\n"
     one = head(f"{server.base}/query", len(body), extra) + body
-    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     at_once = send(server, one * 3 + last)
     assert at_once.count(b"HTTP/1.1 200 ") == 4
     assert at_once.count(b'"p.name":"Ada"') == 3
@@ -272,9 +274,9 @@ def test_an_offer_of_an_upgrade_is_ignored_and_its_body_is_read(offer: str, serv
 
 
 def test_a_body_behind_an_offer_of_an_upgrade_is_no_request(server: Served) -> None:
-    hidden = b"GET /graphs/people/branches HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    hidden = b"GET /graphs/people/branches HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     extra = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
-    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with socket.create_connection(server.address, timeout=20) as sock:
         sock.sendall(head(f"{server.base}/query", len(hidden), extra))
         time.sleep(0.05)
@@ -289,7 +291,8 @@ def test_a_body_behind_an_offer_of_an_upgrade_is_no_request(server: Served) -> N
 @pytest.mark.parametrize("target", ["x:80", "http://x/healthz"])
 def test_nothing_is_connected_to(target: str, server: Served) -> None:
     raw = send(
-        server, f"CONNECT {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+        server,
+        f"CONNECT {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode(),
     )
     assert raw.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 405 "))
     assert server.client.get("/healthz").status_code == 200
@@ -386,8 +389,8 @@ def test_a_query_past_its_deadline_is_504_and_says_where(server: Served) -> None
 
 
 def test_pipelined_requests_are_answered_in_their_order(server: Served) -> None:
-    one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-    last = b"GET /nope HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = b"GET /nope HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     raw = send(server, one * 3 + last)
     assert raw.count(b"HTTP/1.1 200") == 3
     assert raw.rindex(b"HTTP/1.1 404") > raw.rindex(b"HTTP/1.1 200")

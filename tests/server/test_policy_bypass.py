@@ -353,7 +353,7 @@ def test_a_denied_load_is_not_read(server: Served, path: str, media: str, name: 
     """The answer comes although the body never does."""
     method = "PUT" if path.startswith("/blob") else "POST"
     head = (
-        f"{method} {server.base}{path} HTTP/1.1\r\nHost: x\r\nContent-Type: {media}\r\n"
+        f"{method} {server.base}{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media}\r\n"
         f"Authorization: Bearer token-{name}\r\nContent-Length: 1000000\r\n\r\n"
     )
     with socket.create_connection(server.address, timeout=30) as connection:

@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def head(line: str, *fields: str) -> bytes:
-    every = (line, "Host: x", "X-Request-Id: one", *fields)
+    every = (line, "Host: localhost", "X-Request-Id: one", *fields)
     return "\r\n".join(every).encode() + b"\r\n\r\n"
 
 
@@ -127,8 +127,8 @@ def test_the_head_and_the_body_of_an_answer_are_one_write(
 def test_answers_on_one_connection_come_whole_and_in_order(server: Served) -> None:
     count = 50
     with socket.create_connection(server.address, timeout=30) as client:
-        last = b"GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * count + last)
+        last = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * count + last)
         came = b"".join(iter(lambda: client.recv(1 << 16), b""))
     one = server.client.get("/healthz").content
     assert came.count(b"HTTP/1.1 200 OK\r\n") == came.count(one) == count

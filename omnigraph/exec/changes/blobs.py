@@ -7,8 +7,9 @@ Invariant: looking a blob up reads its description and never its bytes. A null c
 import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +27,7 @@ Selector = tuple[str, str, str, str]
 """Kind, type, id and property."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BlobCell:
     r"""A blob that is not null. `uri` is the address of an external one, which has no bytes here.
 
@@ -38,10 +39,25 @@ class BlobCell:
     etag: str | None
     uri: str | None
     commit_id: str
-    _reading: Callable[[], AbstractContextManager[None]]
-    _reader: TableReader
-    _row_id: int
-    _column: str
+    _reading: Callable[[], AbstractContextManager[None]] = field(compare=False, repr=False)
+    _reader: TableReader = field(compare=False, repr=False)
+    _row_id: int = field(compare=False, repr=False)
+    _column: str = field(compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        data = b"" if self.uri is not None or not self.size else self.read()
+        return _copied, (self.size, self.etag, self.uri, self.commit_id, data)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BlobCell):
+            return NotImplemented
+        return self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash(self._facts())
+
+    def _facts(self) -> tuple[int | None, str | None, str | None, str]:
+        return self.size, self.etag, self.uri, self.commit_id
 
     @property
     def kind(self) -> str:
@@ -67,6 +83,26 @@ class BlobCell:
             raise BadRequest(f"a length of {length} reads nothing", "give a length above 0")
         if self.uri is not None:
             raise BadRequest(f"the blob is kept elsewhere, at {self.uri}", "read it there")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopiedBlob(BlobCell):
+    """A blob that was read: a copy without its graph, as pickling makes it."""
+
+    _data: bytes = field(kw_only=True, repr=False)
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes from an offset on, at most `length` of them, up to the end of the blob."""
+        self.require_range(offset, length)
+        return self._data[offset : len(self._data) if length is None else offset + length]
+
+
+def _copied(
+    size: int | None, etag: str | None, uri: str | None, commit_id: str, data: bytes
+) -> CopiedBlob:
+    nothing: Any = None  # the data is what is read
+    unused = (nothing, nothing, 0, "")
+    return CopiedBlob(size, etag, uri, commit_id, *unused, _data=data)
 
 
 def find_blob(store: Store, catalog: Catalog, snapshot: Snapshot, selector: Selector) -> BlobCell:

@@ -231,6 +231,17 @@ class Changes:
         """The two commits."""
         return self._before.commit_id, self._after.commit_id
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ListedChanges, (self.between, tuple(self))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Changes):
+            return NotImplemented
+        return self.between == other.between and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.between)
+
     def __repr__(self) -> str:
         try:
             return text_preview(self._title(), _SHOWN, *self._preview_rows())
@@ -373,6 +384,29 @@ class Changes:
             op = INSERT if first is None else DELETE if last is None else UPDATE
             if not self._filters.ops or op in self._filters.ops:
                 yield Change(of, entity, op, first, last)
+
+
+class ListedChanges(Changes):
+    """Changes that were read: a copy without its graph, as pickling makes it."""
+
+    def __init__(self, between: tuple[str, str], changes: tuple[Change, ...]) -> None:
+        self._between = between
+        self._changes = changes
+        self._filters = Filters()
+
+    @property
+    def between(self) -> tuple[str, str]:
+        """The two commits."""
+        return self._between
+
+    def beyond(self, start: Position | None, first_rows: int | None = None) -> Iterator[Change]:
+        """The changes after a position, in order."""
+        rest = (each for each in self._changes if start is None or position_of(each) > start)
+        yield from rest
+
+    def columns(self, type_id: TypeId) -> Iterator[ChangedRows]:
+        """Raise `BadRequest`: a copy holds no columns."""
+        raise BadRequest("the changes are a copy without their graph", "ask graph.diff for them")
 
 
 def _differing(old: Entities, new: Entities, touched: pa.Table) -> ChangedRows:

@@ -73,6 +73,18 @@ class EntityHistory:
         self._end = before.manifest_version if before else snapshot.manifest_version + 1
         self.unreadable: CommitId | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        revisions = tuple(self)
+        return ListedHistory, (repr(self), revisions, self.unreadable)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EntityHistory):
+            return NotImplemented
+        return tuple(self) == tuple(other) and self.unreadable == other.unreadable
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     def __repr__(self) -> str:
         return f"EntityHistory({self._owner.kind} {self._owner.name} {self._entity!r})"
 
@@ -139,6 +151,23 @@ class EntityHistory:
                 None if before is None else before.row_id,
                 None if after is None else after.row_id,
             )
+
+
+class ListedHistory(EntityHistory):
+    """Revisions that were read: a copy without its graph, as pickling makes it."""
+
+    def __init__(
+        self, shown: str, revisions: tuple[EntityRevision, ...], unreadable: CommitId | None
+    ) -> None:
+        self._shown = shown
+        self._read = revisions
+        self.unreadable = unreadable
+
+    def __repr__(self) -> str:
+        return self._shown
+
+    def __iter__(self) -> Iterator[EntityRevision]:
+        return iter(self._read)
 
 
 def _is_older(row: StoredRow | None, earlier: StoredRow | None) -> bool:

@@ -6,7 +6,6 @@ milliseconds since the epoch, as an export does. A blob is described by its size
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ Values = tuple[Any, ...]
 Moments = Mapping[str, Scalar]
 """The properties of a type that are dates or moments, or lists of them, by name."""
 
-NO_MOMENTS: Moments = MappingProxyType({})
+NO_MOMENTS: Moments = {}
 _ISO: dict[Scalar, Callable[[int], str]] = {
     Scalar.DATE: format_date,
     Scalar.DATETIME: format_datetime,

@@ -4,9 +4,7 @@ Invariant: rows keep their order and number. Of a patch only rows that give the 
 vector get one, and then give both.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -15,39 +13,53 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import NodeType, Type
 from omnigraph.exec.load.ndjson import TypedRows
 from omnigraph.exec.values.columns import with_columns
-from omnigraph.exec.values.selection import rows_by_key
+from omnigraph.exec.values.vector_base import Filled, VectorBase, other_model, vector_base_at
+from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import EmbeddedBy, Snapshot
 from omnigraph.storage.store import Store
-
-Committed = Callable[[pa.Array, list[str]], pa.Table]
 
 
 class FillsVectors(Protocol):
     """Makes the vectors of rows."""
 
-    def filled(
-        self, owner: Type, rows: pa.Table, committed: Committed | None
-    ) -> dict[str, pa.Array]:
-        """The vector columns of rows, by name, with values where they were null."""
+    def filled(self, owner: Type, rows: pa.Table, base: VectorBase) -> Filled:
+        """Return the vector columns of rows, with values where they were null."""
         ...
 
 
-def row_filler(store: Store, fill: FillsVectors, branch: str) -> Callable[[TypedRows], TypedRows]:
-    """Fills rows for a branch; texts that its head has already keep their vectors."""
-    pinned = store.snapshot(branch)
+@dataclass(frozen=True, slots=True)
+class RowFiller:
+    """Fills rows for the head of a branch; texts that it has already keep their vectors."""
 
-    def filled(rows: TypedRows) -> TypedRows:
+    store: Store
+    fill: FillsVectors
+    pinned: Snapshot
+    is_replaced: bool  # whether the load replaces all rows of its types
+    made: dict[str, EmbeddedBy] = field(default_factory=dict)
+
+    def __call__(self, rows: TypedRows) -> TypedRows:
         owner = rows.owner
         if not isinstance(owner, NodeType) or all(p.embed is None for p in owner.properties):
             return rows
-        committed: Committed | None = None
-        pin = pinned.tables.get(owner.table)
-        if pin is not None and pin.row_count:
-            committed = partial(rows_by_key, store.reader(pinned, owner.table), "id")
-        columns = fill.filled(owner, rows.table, committed)
-        table = with_columns(rows.table, columns) if columns else rows.table
+        base = vector_base_at(self.store, self.pinned, owner.table, is_replaced=self.is_replaced)
+        done = self.fill.filled(owner, rows.table, base)
+        self.made.update(done.embedded)
+        table = with_columns(rows.table, done.columns) if done.columns else rows.table
         return replace(rows, table=table, absent=_absent(owner, rows))
 
-    return filled
+    def record(self, write: Write) -> None:
+        """Record the models with a write. Raises `BadRequest` if the branch has recorded another
+        one since the rows were filled."""
+        for key, by in self.made.items():
+            now = write.state.embedded.get(key)
+            if now is not None and now.model != by.model and now != self.pinned.embedded.get(key):
+                raise other_model(key, now.model, by.model)
+        write.embeds(self.made)
+
+
+def row_filler(store: Store, fill: FillsVectors, branch: str, *, is_replaced: bool) -> RowFiller:
+    """Return what fills rows of a load into a branch."""
+    return RowFiller(store, fill, store.snapshot(branch), is_replaced)
 
 
 def _absent(owner: NodeType, rows: TypedRows) -> dict[str, pa.Array]:

@@ -220,6 +220,8 @@ def publish_load(
             # Inside its turn a write settles dead writers whose locks it keeps.
             current = begun(store, catalog, request, turn)
         prepare(current)
+        if request.fill is not None:
+            request.fill.record(current)
         return store.commit(current, mark=request.once)
 
     # An overwrite does not retry: the caller replaces the rows it has seen.

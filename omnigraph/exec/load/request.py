@@ -3,10 +3,9 @@
 Invariant: plain values. A request decides everything about a load but its engine.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from omnigraph.catalog.indexes import IndexNote
 from omnigraph.errors import BadRequest
@@ -17,6 +16,7 @@ from omnigraph.exec.load.ndjson import Owner, TypedRows
 from omnigraph.exec.progress import OnProgress
 from omnigraph.storage.external import ExternalBlobs
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitNote
 
 MODES: tuple[Mode, ...] = ("append", "merge", "patch", "overwrite")
@@ -27,8 +27,16 @@ BY_ID: frozenset[Mode] = frozenset({"merge", "patch"})
 OnDuplicate = Literal["last", "refuse"]
 """What an id that comes twice in the input means: the last row counts, or the load is refused."""
 
-FillRows = Callable[[TypedRows], TypedRows]
-"""Gives rows the vectors of their texts."""
+
+class FillRows(Protocol):
+    """Gives rows the vectors of their texts."""
+
+    def __call__(self, rows: TypedRows) -> TypedRows: ...
+
+    def record(self, write: Write) -> None:
+        """Record the models of the vectors with a write."""
+        ...
+
 
 HOW_TO_CREATE = "pass from_branch= (`from` in a request) to create it"
 """What to do about a branch that a load does not find."""

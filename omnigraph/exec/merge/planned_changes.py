@@ -4,6 +4,7 @@ Invariant: the entities listed are the rows that the commit writes and removes, 
 counts read nothing; ids are read when they are asked for, and only those of changed entities.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -35,8 +36,24 @@ class PlannedChanges:
     """Every entity that one commit changes, read when it is asked for: nodes, then edges, by type
     and id."""
 
-    def __init__(self, parts: Mapping[TableKey, Merged] | None = None) -> None:
+    def __init__(
+        self,
+        parts: Mapping[TableKey, Merged] | None = None,
+        listed: Iterable[PlannedChange] = (),
+    ) -> None:
         self._parts = dict(parts or {})
+        self._read = tuple(listed)  # of a copy, which has no graph to read
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlannedChanges, (None, tuple(self))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PlannedChanges):
+            return NotImplemented
+        return self.counts() == other.counts() and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.counts().items()))
 
     def __repr__(self) -> str:
         marks = {INSERT: "+", UPDATE: "~", DELETE: "-"}
@@ -46,13 +63,14 @@ class PlannedChanges:
     def __iter__(self) -> Iterator[PlannedChange]:
         for part in self._parts.values():
             yield from _of_type(part)
+        yield from self._read
 
     def __bool__(self) -> bool:
         return bool(self.counts())
 
     def counts(self) -> ChangeCounts:
         """How many changes there are by kind, type and operation."""
-        counts: ChangeCounts = {}
+        counts: ChangeCounts = dict(Counter((c.kind, c.type, c.op) for c in self._read))
         for part in self._parts.values():
             owner = part.merge.owner
             for op, (taken, made) in _by_op(part).items():

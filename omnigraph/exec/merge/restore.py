@@ -30,7 +30,7 @@ from omnigraph.exec.merge.undo import (
 )
 from omnigraph.exec.schemas import Schemas
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.records import Snapshot, TablePin
+from omnigraph.storage.records import EmbeddedBy, Snapshot, TablePin, embedded_property
 from omnigraph.storage.store import Store
 from omnigraph.types import TableKey
 
@@ -77,6 +77,7 @@ def run_restore(
                 rechecked,
                 _HINT,
                 lambda: _why_nothing(point, old, catalog),
+                _models(catalog, chosen, point),
             )
 
         return run_undo(store, catalog, asked, undo)
@@ -87,6 +88,15 @@ def _why_nothing(point: Snapshot, old: Catalog, today: Catalog) -> str:
     if not again:
         return f"the branch is as it was at {point.commit_id}"
     return f"no entity differs from {point.commit_id}; {said_of(again)}"
+
+
+def _models(
+    catalog: Catalog, chosen: frozenset[TableKey], point: Snapshot
+) -> dict[str, EmbeddedBy | None]:
+    """Return the models of the point for the types that are restored; None where it had none."""
+    owners = (owner for owner in catalog.nodes.values() if owner.table in chosen)
+    keys = (embedded_property(owner.id, prop.id) for owner in owners for prop in owner.properties)
+    return {key: point.embedded.get(key) for key in keys}
 
 
 def _chosen(catalog: Catalog, types: Collection[str] | None) -> frozenset[TableKey]:

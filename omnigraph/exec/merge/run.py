@@ -34,6 +34,7 @@ from omnigraph.exec.merge.decide import (
     decided,
 )
 from omnigraph.exec.merge.kept_edges import KeptEdge
+from omnigraph.exec.merge.merged_models import merged_models
 from omnigraph.exec.merge.merged_schema import (
     SCHEMA_HINT,
     MergedSchema,
@@ -282,6 +283,7 @@ class _Merge:
                 raise
             return CONFLICTS, Decision({}, clash.conflicts, ()), None
         sides = schema.sides(theirs, ours)
+        models = merged_models(schema.catalog, first, sides.ours, sides.theirs)
         read = _Bases(store, self.schemas, schema.catalog, lookup, common, first)
         decision = decided(store, schema.catalog, self.answers, read, sides, meter)
         if not decision.conflicts and schema.differs:
@@ -292,6 +294,7 @@ class _Merge:
         decision.require_settled()
         meter.add(0, "write")
         write = self._staged(schema, decision, ours, turn, self._note(kind))
+        write.embeds(models)
         source = lookup(CommitId(theirs.commit_id))
         commit = store.commit(
             write,

@@ -28,7 +28,7 @@ from omnigraph.exec.progress import Meter, Progress
 from omnigraph.exec.schemas import Schemas, seen_under
 from omnigraph.storage.locks.turns import Turn
 from omnigraph.storage.protocol.intent import WriterKind
-from omnigraph.storage.records import Commit, CommitId, Snapshot
+from omnigraph.storage.records import Commit, CommitId, EmbeddedChange, Snapshot
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
 from omnigraph.types import Kind, TableKey, table_key
@@ -113,6 +113,7 @@ class Undo:
     rechecked: Collection[TableKey]
     hint: str
     why_nothing: Callable[[], str]
+    models: EmbeddedChange = field(default_factory=dict)  # records that come with the rows
 
 
 def run_undo(
@@ -193,6 +194,7 @@ def _attempt(
     # Row ids are those of the rows that were read.
     write.require_head(ours.commit_id, decision.parts)
     decision.stage(write)
+    write.embeds(what.models)
     return outcome(what.done, store.commit(write, expected_head=ours.commit_id))
 
 

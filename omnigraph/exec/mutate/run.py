@@ -37,7 +37,7 @@ from omnigraph.exec.values.computed import given_of
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.from_params import stored
 from omnigraph.exec.values.scalars import ReadExternal
-from omnigraph.exec.values.selection import rows_by_key
+from omnigraph.exec.values.vector_base import vector_base
 from omnigraph.language.moments import cut_count
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.facts import tables_read
@@ -369,9 +369,9 @@ def fill_vectors(staging: Staging, fill: VectorFill) -> None:
         rows = table.rows()
         if not rows.num_rows or not embedded_properties(table.owner):
             continue
-        reader = table.reader
-        committed = partial(rows_by_key, reader, "id") if reader.pin.row_count else None
-        table.put_columns(fill.filled(table.owner, rows, committed))
+        done = fill.filled(table.owner, rows, vector_base(table.reader, staging.recorded))
+        table.put_columns(done.columns)
+        staging.embeds(done.embedded)
 
 
 def _stored(

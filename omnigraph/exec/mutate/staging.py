@@ -33,6 +33,7 @@ from omnigraph.plan import ir, mutation_ir
 from omnigraph.storage.lance.columns import ADDRESS
 from omnigraph.storage.lance.reader import TableReader
 from omnigraph.storage.protocol.write import Write
+from omnigraph.storage.records import Embedded, EmbeddedChange
 from omnigraph.types import ID_TYPE, Kind, TableKey, ValueType
 
 Row = Mapping[str, Any]
@@ -262,6 +263,15 @@ class Staging:
             reader = self._write.read(table_key)
             self._tables[table_key] = PendingTable(owner, reader, self._given)
         return self._tables[table_key]
+
+    @property
+    def recorded(self) -> Embedded:
+        """Models that made the vectors of properties on the branch."""
+        return self._write.state.embedded
+
+    def embeds(self, models: EmbeddedChange) -> None:
+        """Record the models of vectors that the pending rows bring."""
+        self._write.embeds(models)
 
     def delete(
         self, table_key: TableKey, where: ir.Expr, cascades: Iterable[mutation_ir.Cascade]

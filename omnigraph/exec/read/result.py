@@ -38,7 +38,7 @@ class PythonColumn:
         self.values = values
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class QueryResult:
     """The rows of one query, and the commit they were read from.
 
@@ -108,6 +108,20 @@ class QueryResult:
 
     def _repr_html_(self) -> str:
         return html_preview(*self._preview())
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another result has the same columns and rows, of the same commit."""
+        if not isinstance(other, QueryResult):
+            return NotImplemented
+        if (self.columns, self.commit_id) != (other.columns, other.commit_id):
+            return False
+        ours, theirs = self.to_arrow(), other.to_arrow()
+        if ours.schema != theirs.schema or len(ours) != len(theirs):
+            return False
+        return ours.equals(theirs) or self.tuples() == other.tuples()  # NaN is no number to Arrow
+
+    def __hash__(self) -> int:
+        return hash((*self.columns, self.commit_id, self._length))
 
     def __len__(self) -> int:
         return self._length

@@ -6,9 +6,10 @@ error text holds it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -46,22 +47,38 @@ class Provider(Protocol):
         ...
 
 
-def provider_of_queries(provider: Provider | None, model: str | None) -> Provider:
-    """What embeds queries for a property that may name its model. None: by the environment."""
-    resolved = provider if provider is not None else provider_from_env()
-    if model is not None and resolved.model != model:
+def selected_provider(
+    own: Provider | None, env: Mapping[str, str] | None = None
+) -> Callable[[], Provider] | None:
+    """Return a call that makes the provider for reads, writes and files: the graph's `own`, else
+    the one that the environment names. None if neither names one: a key alone names none, so that
+    no text and no key leaves the machine."""
+    if own is not None:
+        return lambda: own
+    if environment.EMBED_MOCK.read(env) or environment.EMBED_PROVIDER.read(env) is not None:
+        return cache(lambda: _provider_from_env(env))
+    return None
+
+
+def require_provider(own: Provider | None, env: Mapping[str, str] | None = None) -> Provider:
+    """Return the selected provider. Raises `BadRequest` if none is named."""
+    make = selected_provider(own, env)
+    if make is None:
         raise BadRequest(
-            f"the property is embedded with model '{model}', the provider uses '{resolved.model}'",
-            f"set {environment.EMBED_MODEL.name} to the property's model, or give a vector",
+            "no embedding provider is named, so no text is sent anywhere",
+            f"set {environment.EMBED_PROVIDER.name}, call graph.embed_with, or give a vector",
         )
-    return resolved
+    return make()
 
 
-def embed_query(
-    provider: Provider | None, text: str, dimension: int, model: str | None
-) -> list[float]:
-    """The vector of a query."""
-    return provider_of_queries(provider, model).embed([text], dimension, Purpose.QUERY)[0]
+def provider_name(provider: Provider) -> str:
+    """Return the name of a provider for records: its kind, or its class if it has none."""
+    return str(getattr(provider, "kind", type(provider).__name__))
+
+
+def embed_query(provider: Provider, text: str, dimension: int) -> list[float]:
+    """Return the vector of a query."""
+    return provider.embed([text], dimension, Purpose.QUERY)[0]
 
 
 # Providers
@@ -73,6 +90,7 @@ class OpenAI:
 
     model: str
     client: Client
+    kind: str = "openai"
 
     def embed(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> list[Vector]:
         body = {"model": self.model, "input": list(texts), "dimensions": dimension}
@@ -95,6 +113,7 @@ class Gemini:
 
     model: str
     client: Client
+    kind: str = "gemini"
 
     def embed(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> list[Vector]:
         return [self._one(text, dimension, purpose) for text in texts]
@@ -116,6 +135,7 @@ class Mock:
     """The same vector for the same text, always and everywhere; near texts are not near."""
 
     model: str = "mock"
+    kind: str = "mock"
 
     def embed(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> list[Vector]:
         return [mock_vector(text, dimension) for text in texts]
@@ -193,10 +213,10 @@ _KINDS = {
 }
 
 
-def provider_from_env(env: Mapping[str, str] | None = None) -> Provider:
-    """The provider that the environment configures."""
+def _provider_from_env(env: Mapping[str, str] | None) -> Provider:
     forced = environment.EMBED_MOCK.read(env)
     kind = "mock" if forced else environment.EMBED_PROVIDER.read(env)
+    assert kind is not None, "the caller has looked"
     return make_provider(
         kind,
         key=_KINDS[kind].key_variable.read(env) if kind in _KINDS else None,
@@ -234,4 +254,4 @@ def make_provider(
         patience=patience or Patience(),
     )
     make = Gemini if kind == "gemini" else OpenAI
-    return make(model or known.model, client)
+    return make(model or known.model, client, kind)

@@ -22,10 +22,13 @@ from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.rows import BoundEntities, Rows, as_numpy
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
+from omnigraph.storage.records import embedded_property
 
 if TYPE_CHECKING:
     from omnigraph.exec.search import embed, search, search_by_number
+    from omnigraph.exec.values import vector_base
 else:
+    vector_base = deferred("omnigraph.exec.values", "vector_base")
     embed = deferred("omnigraph.exec.search", "embed")
     search = deferred("omnigraph.exec.search", "search")
     search_by_number = deferred("omnigraph.exec.search", "search_by_number")
@@ -87,7 +90,7 @@ class Ranker:
             arms = (ranking.first, ranking.second) if isinstance(ranking, ir.Rrf) else (ranking,)
             for arm in arms:
                 if isinstance(arm, ir.Nearest) and isinstance(self._given.of(arm.query), str):
-                    embed.provider_of_queries(self._embedder, arm.model)
+                    self._provider_of(arm)
 
     def score(self, score: ir.Score, rows: Rows, top: TopK | None) -> Rows:
         """The rows with their score; with `required` only rows that have one."""
@@ -184,7 +187,20 @@ class Ranker:
             return [float(number) for number in query]  # type: ignore[arg-type]
         dimension = ranking.column.type.dimension
         assert dimension is not None
-        return embed.embed_query(self._embedder, str(query), dimension, ranking.model)
+        return embed.embed_query(self._provider_of(ranking), str(query), dimension)
+
+    def _provider_of(self, ranking: ir.Nearest) -> "embed.Provider":
+        """Return the provider of a query text. Raises `BadRequest` if it has another model than the
+        vectors."""
+        provider, column, model = embed.require_provider(self._embedder), ranking.column, None
+        if ranking.owner is not None:
+            key = embedded_property(ranking.owner, column.property_id)
+            recorded = self._tables.snapshot.embedded.get(key)
+            model = None if recorded is None else recorded.model
+        for stated in (ranking.model, model):
+            if stated is not None and stated != provider.model:
+                raise vector_base.other_model(column.name, stated, provider.model)
+        return provider
 
     def _fused(self, score: ir.Score, ranking: ir.Rrf, rows: Rows) -> Rows:
         k = self._given.of(ranking.k)

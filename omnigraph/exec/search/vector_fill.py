@@ -3,35 +3,24 @@
 Invariant: a vector that a row gives is kept. A text that a committed row of the same id has too
 keeps that row's vector, and no text is sent twice while it is remembered. Without a provider
 nothing is sent: vectors of new texts stay null until `embed` makes up for them. A provider that
-fails refuses the write, whole.
+fails, or that has another model than the one recorded for the property, refuses the write, whole.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph import environment
 from omnigraph.catalog.model import Embed, NodeType, Property, Type
 from omnigraph.costs import COSTS
-from omnigraph.errors import BadRequest, EmbeddingFailed
-from omnigraph.exec.search.embed import Provider, Purpose, Vector, provider_from_env
+from omnigraph.errors import EmbeddingFailed
+from omnigraph.exec.search.embed import Provider, Purpose, Vector, provider_name
+from omnigraph.exec.values.vector_base import CommittedRows, Filled, VectorBase, other_model
 from omnigraph.lru import Lru
-
-Committed = Callable[[pa.Array, list[str]], pa.Table]
-"""Looks committed rows up by ids: those columns of the rows that are there."""
+from omnigraph.storage.records import EmbeddedBy, embedded_property
 
 _LATER = "; nothing was written: repeat it, or write with embed='later' and run `omnigraph embed`"
-
-
-def named_provider() -> Callable[[], Provider] | None:
-    """What makes the provider that the environment names. A key alone names none, so that nothing
-    is sent."""
-    if environment.EMBED_MOCK.read() or environment.EMBED_PROVIDER.is_set():
-        return cache(provider_from_env)
-    return None
 
 
 def embedded_properties(owner: Type) -> list[tuple[Property, Embed]]:
@@ -93,52 +82,69 @@ class VectorFill:
     provider: Callable[[], Provider] | None
     vectors: TextVectors
 
-    def filled(
-        self, owner: Type, rows: pa.Table, committed: Committed | None
-    ) -> dict[str, pa.Array]:
-        """The vector columns of rows, by name, with values where they were null."""
-        columns = {}
+    def filled(self, owner: Type, rows: pa.Table, base: VectorBase) -> Filled:
+        """Return the vector columns of rows, with values where they were null."""
+        done = Filled()
         for prop, embed in embedded_properties(owner):
             empty = pc.is_null(rows.column(prop.name))
             texts = rows.column(embed.source)
             is_text = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)
             numbers = pc.indices_nonzero(pc.and_(empty, is_text))
             if len(numbers):
-                columns[prop.name] = self._column(prop, embed, rows, numbers, committed)
-        return columns
+                done.columns[prop.name] = self._column(owner, prop, rows, numbers, base, done)
+        return done
 
     def _column(
         self,
+        owner: Type,
         prop: Property,
-        embed: Embed,
         rows: pa.Table,
         numbers: pa.Array,
-        committed: Committed | None,
+        base: VectorBase,
+        done: Filled,
     ) -> pa.Array:
+        embed = prop.embed
+        assert embed is not None
         chosen = rows.select(["id", embed.source]).take(numbers)
         ids, texts = (chosen.column(n).to_pylist() for n in ("id", embed.source))
-        known: dict[tuple[str, str], list[float]] = {}
-        if committed is not None:
-            columns = ["id", embed.source, prop.name]
-            before = committed(pa.array(ids, pa.utf8()), columns)
-            for entity, text, vector in zip(*(before[n].to_pylist() for n in columns), strict=True):
-                if text is not None and vector is not None:
-                    known[entity, text] = vector
+        known = _known(base.rows, ids, embed.source, prop.name)
         new = [text for entity, text in zip(ids, texts, strict=True) if (entity, text) not in known]
-        made = self._made(prop, embed, new)
+        made: dict[str, Vector] = {}
+        if self.provider is not None and new:
+            provider, key = self._provider_of(prop, embed), embedded_property(owner.id, prop.id)
+            recorded = base.recorded.get(key)
+            if recorded is not None and recorded.model != provider.model:
+                if base.keeps_vectors(prop.name):
+                    raise other_model(prop.name, recorded.model, provider.model)
+                known, new = {}, texts
+            width = prop.type.dimension or 0
+            done.embedded[key] = EmbeddedBy(provider_name(provider), provider.model, width)
+            made = self.vectors.of(provider, new, width)
         column = rows.column(prop.name).to_pylist()
         for number, entity, text in zip(numbers.to_pylist(), ids, texts, strict=True):
             column[number] = known.get((entity, text)) or made.get(text)
         return pa.array(column, rows.schema.field(prop.name).type)
 
-    def _made(self, prop: Property, embed: Embed, texts: list[str]) -> dict[str, Vector]:
-        if self.provider is None or not texts:
-            return {}
+    def _provider_of(self, prop: Property, embed: Embed) -> Provider:
+        """Return the provider, which must have the model that the schema names."""
+        assert self.provider is not None
         provider = self.provider()
         if embed.model is not None and embed.model != provider.model:
-            raise BadRequest(
-                f"property '{prop.name}' is embedded with model '{embed.model}', the provider uses "
-                f"'{provider.model}'",
-                f"set {environment.EMBED_MODEL.name} to the property's model, or give the vectors",
-            )
-        return self.vectors.of(provider, texts, prop.type.dimension or 0)
+            raise other_model(prop.name, embed.model, provider.model)
+        return provider
+
+
+def _known(
+    committed: CommittedRows | None, ids: list[str], source: str, name: str
+) -> dict[tuple[str, str], Vector]:
+    """Return the committed vectors of rows by id and text."""
+    if committed is None:
+        return {}
+    columns = ["id", source, name]
+    before = committed(pa.array(ids, pa.utf8()), columns)
+    rows = zip(*(before[column].to_pylist() for column in columns), strict=True)
+    return {
+        (entity, text): vector
+        for entity, text, vector in rows
+        if text is not None and vector is not None
+    }

@@ -23,6 +23,7 @@ from omnigraph.server.mcp.agent_session import AgentSession
 from omnigraph.server.mcp.agent_tools import Toolbox, ToolOutcome, UnknownTool
 from omnigraph.server.mcp.api_desk import ApiDesk, ApiRequest
 from omnigraph.server.mcp.guidance import INSTRUCTIONS, title_of, topics
+from omnigraph.server.mcp.result_cuts import json_text
 from omnigraph.server.mcp.stored_tools import QUERIES_FIND
 from omnigraph.server.mcp.tool_arguments import input_schema
 from omnigraph.server.mcp.tool_calls import KnownGraphs, ToolCall, ToolRefused
@@ -96,7 +97,7 @@ class AgentServer:
                 raise MCPError(
                     protocol.INVALID_PARAMS, f"Unknown tool: {params.name[:200]}"
                 ) from None
-        return _result(outcome, as_text=toolbox.session.as_text)
+        return _result(outcome, toolbox.session)
 
     # ---- resources
 
@@ -192,15 +193,14 @@ def described_tool(tool: AgentTool, *, as_text: bool) -> protocol.Tool:
     )
 
 
-def _result(outcome: ToolOutcome, *, as_text: bool) -> protocol.CallToolResult:
-    """The document once: as structured content, or for a client that reads texts as a text. An
-    error is both, because clients show its text alone."""
-    line = outcome.line
-    if outcome.is_error or as_text:
-        line = orjson.dumps(outcome.document).decode()
+def _result(outcome: ToolOutcome, session: AgentSession) -> protocol.CallToolResult:
+    """Return the document as JSON text, which every client shows, and beside it as structured
+    content. An error is text alone: clients hold structured content against the tool's schema, and
+    would report that it does not fit instead of the error."""
+    is_text = session.as_text or outcome.is_error
     return protocol.CallToolResult(
-        content=[protocol.TextContent(text=line)],
-        structured_content=None if as_text else outcome.document,
+        content=[protocol.TextContent(text=json_text(outcome.document, session.bytes_max))],
+        structured_content=None if is_text else outcome.document,
         is_error=outcome.is_error,
     )
 

@@ -36,7 +36,6 @@ from omnigraph.server.status import error_answer
 
 Work = Callable[[ToolCall], Awaitable[Document]]
 _ERROR_BYTES = 4_000
-_ROWS = ("rows", "changes", "blocks", "commits", "revisions", "hits", "neighbours", "queries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,9 @@ class OfferedTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """The result of a call: a document, and a line that says what it is."""
+    """The result of a call."""
 
     document: Document
-    line: str
     is_error: bool = False
 
 
@@ -126,7 +124,7 @@ class Toolbox:
         except Exception as cause:  # noqa: BLE001  a tool answers with an error, whatever happens
             error = error_answer(cause)
             return _failure(ApiAnswer(error.status, {"error": error.body.error}))
-        return ToolOutcome(document, _line(tool, document))
+        return ToolOutcome(document)
 
     async def _done(self, work: Work, call: ToolCall) -> Document:
         """The result; once more if the session's branch went while it was relied on."""
@@ -171,17 +169,4 @@ def _failure(answer: ApiAnswer) -> ToolOutcome:
         "requestId": answer.request_id or os.urandom(8).hex(),
         "body": fitted(body, _ERROR_BYTES),
     }
-    return ToolOutcome(document, str(document["error"]), is_error=True)
-
-
-def _line(tool: AgentTool, document: Document) -> str:
-    """A line for clients that show texts; the document is sent once, as structured content."""
-    counts = [f"{len(document[name])} {name}" for name in _ROWS if name in document]
-    if "affected_nodes" in document:
-        counts.append(f"{document['affected_nodes']} nodes, {document['affected_edges']} edges")
-    if "total_entities" in document:
-        counts.append(f"{document['total_entities']} entities")
-    if "outcome" in document:
-        counts.append(str(document["outcome"]))
-    cut = f" ({document['truncated']['hint']})" if "truncated" in document else ""
-    return f"{tool.title}: {', '.join(counts) or 'done'}{cut}"
+    return ToolOutcome(document, is_error=True)

@@ -10,7 +10,6 @@ import contextlib
 import os
 from collections.abc import MutableMapping
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import orjson
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -22,9 +21,7 @@ from omnigraph.server.mcp.agent_server import AgentSeat, AgentServer, Context
 from omnigraph.server.mcp.agent_session import session_of
 from omnigraph.server.mcp.api_desk import ApiAnswer, ApiRequest
 from omnigraph.server.mcp.local_desk import stoppable
-from omnigraph.server.refusals import HttpRefusal
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _FORWARDED = (b"authorization", b"user-agent")
 
 
@@ -121,12 +118,9 @@ def _answer(sent: list[MutableMapping[str, Any]]) -> ApiAnswer:
 class HttpDoor:
     """The endpoint `/mcp` of one worker."""
 
-    def __init__(
-        self, app: Asgi, graph_id: str | None, allow_origin: str | None, body_bytes_max: int
-    ) -> None:
+    def __init__(self, app: Asgi, graph_id: str | None, body_bytes_max: int) -> None:
         self._app = app
         self._graph_id = graph_id
-        self._allow_origin = allow_origin
         self._manager = StreamableHTTPSessionManager(
             AgentServer(self._seat).server(),
             stateless=True,
@@ -139,15 +133,6 @@ class HttpDoor:
         request = context.request
         session = session_of(request.query_params)
         return AgentSeat(ServedDesk(self._app, request.scope, self._graph_id), session)
-
-    def require_origin(self, origin: str | None) -> None:
-        """Refuse a page of another site, which could speak for its reader's machine."""
-        if origin is None or origin == self._allow_origin:
-            return
-        with contextlib.suppress(ValueError):  # half of an IPv6 address
-            if urlsplit(origin).hostname in _LOOPBACK:
-                return
-        raise HttpRefusal(403, "this origin may not use /mcp; see --allow-origin")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._begin()

@@ -14,6 +14,9 @@ from omnigraph.catalog.model import Catalog
 _IMAGES = ("properties", "base", "ours", "theirs", "before", "after")
 _TEXT_CHARACTERS = (4_000, 1_000, 250, 60)
 _ITEMS = (200, 40, 8, 2)
+_TOKENS = frozenset({"next_page_token", "cursor", "resume_cursor"})
+"""Members that go on with a listing: a part of one is of no use."""
+_CUT_TEXT = "… (cut: ask for less with a limit, a filter or fewer properties, or page by page)"
 _LONG = "long texts and lists are cut; read one entity, fewer properties or one page at a time"
 
 
@@ -70,11 +73,24 @@ def fitted(document: dict[str, Any], bytes_max: int) -> dict[str, Any]:
     return {**cut, "truncated": notice}
 
 
+def json_text(document: dict[str, Any], bytes_max: int) -> str:
+    """Return a document as JSON of at most so many bytes. One that cannot be cut to them ends with
+    how to ask for less."""
+    data = orjson.dumps(fitted(document, bytes_max), option=orjson.OPT_NON_STR_KEYS)
+    if len(data) <= bytes_max:
+        return data.decode()
+    shown = data[: max(0, bytes_max - len(_CUT_TEXT.encode()))].decode(errors="ignore")
+    return f"{shown}{_CUT_TEXT}"
+
+
 def _shortened(value: Any, characters: int, items: int) -> Any:
     if isinstance(value, str) and len(value) > characters:
         return f"{value[:characters]}… ({len(value) - characters} characters more)"
     if isinstance(value, list):
         return [_shortened(each, characters, items) for each in value[:items]]
     if isinstance(value, dict):
-        return {name: _shortened(each, characters, items) for name, each in value.items()}
+        return {
+            name: each if name in _TOKENS else _shortened(each, characters, items)
+            for name, each in value.items()
+        }
     return value

@@ -20,7 +20,7 @@ from omnigraph.server.ui.change_rows import change_rows
 from omnigraph.server.ui.commit_log import commit_log
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import branch_names, branch_of_form
-from omnigraph.server.ui.ui_render import SVG, download, link, moved, page, refusal_of
+from omnigraph.server.ui.ui_render import SVG, download, link, moved_with, page, refusal_of
 from omnigraph.storage.records import Commit
 from omnigraph.types import parse_table_key
 
@@ -30,7 +30,7 @@ _FILTERS = ("branch", "actor", "type", "since", "until")
 
 def commits(call: RouteCall) -> Answer:
     """A page of commits, newest first, as a graph or as a filtered list."""
-    call.only(*_FILTERS, "page_token", "notice")
+    call.only(*_FILTERS, "page_token")
     chosen = {name: call.one(name) or "" for name in _FILTERS}
     listed = _listed(call, chosen)
     start = _start(call, chosen, listed)
@@ -114,7 +114,7 @@ def _start(call: RouteCall, chosen: dict[str, str], listed: Sequence[Commit]) ->
 
 def commit(call: RouteCall) -> Answer:
     """One commit: who, when, why, and what it changed, property by property."""
-    call.only("kind", "type", "op", "page_token", "notice")
+    call.only("kind", "type", "op", "page_token")
     return _commit_page(call)
 
 
@@ -129,7 +129,7 @@ def _commit_page(
         changes, token = list(read.changes), read.next_page_token
     except (NoChanges, ChangeFeedGap) as cause:
         unread = str(cause)
-    values = {"conflicts": (), **more}
+    values = {"conflicts": (), "draft": {}, "drafted": "", **more}
     return page(
         call,
         "commit.html",
@@ -165,23 +165,32 @@ def _counts(shown: Commit) -> list[dict[str, Any]]:
 
 def branch_here(call: RouteCall) -> Answer:
     """Create a branch at a commit."""
-    name = required(fields(call), "name", "the name of the branch")
+    form = fields(call)
     try:
+        name = required(form, "name", "the name of the branch")
         made = call.graph.branches.create(name, from_=call.path["commit_id"])
     except OmnigraphError as cause:
-        return _commit_page(call, *refusal_of(cause))
-    return moved(link(call.graph_id, "commits", branch=made, notice=f"created branch {made}"))
+        return _refused(call, cause, "branch", form)
+    return moved_with(call, link(call.graph_id, "commits", branch=made), f"created branch {made}")
+
+
+def _refused(
+    call: RouteCall, cause: OmnigraphError, drafted: str, form: dict[str, str], **more: Any
+) -> Answer:
+    """The page with why a form was refused, and what was typed in it."""
+    return _commit_page(call, *refusal_of(cause), drafted=drafted, draft=form, **more)
 
 
 def tag_here(call: RouteCall) -> Answer:
     """Name a commit."""
-    name = required(fields(call), "name", "the name of the tag")
+    form = fields(call)
     try:
+        name = required(form, "name", "the name of the tag")
         tag = call.graph.tags.create(name, call.path["commit_id"])
     except OmnigraphError as cause:
-        return _commit_page(call, *refusal_of(cause))
+        return _refused(call, cause, "tag", form)
     notice = f"tagged as {tag.name}"
-    return moved(link(call.graph_id, "commits", tag.commit_id, notice=notice))
+    return moved_with(call, link(call.graph_id, "commits", tag.commit_id), notice)
 
 
 def revert_here(call: RouteCall) -> Answer:
@@ -194,10 +203,10 @@ def revert_here(call: RouteCall) -> Answer:
                 commit_id, onto=branch, actor=call.actor, message=form.get("message") or None
             )
     except MergeConflicts as cause:
-        return _commit_page(call, *refusal_of(cause), conflicts=cause.conflicts[:20])
+        return _refused(call, cause, "revert", form, conflicts=cause.conflicts[:20])
     except OmnigraphError as cause:
-        return _commit_page(call, *refusal_of(cause))
+        return _refused(call, cause, "revert", form)
     call.facts.update(branch=branch)
     target = commit_id if done.commit is None else done.commit.id
     notice = f"reverted on {branch}" if done.commit else f"there was nothing to undo on {branch}"
-    return moved(link(call.graph_id, "commits", target, notice=notice))
+    return moved_with(call, link(call.graph_id, "commits", target), notice)

@@ -23,7 +23,7 @@ _CHANGES, _DRAWN, _COUNTED = 50, 300, 5_000
 
 def compare(call: RouteCall) -> Answer:
     """What turns one point into another."""
-    call.only("from", "to", "view", "page_token", "notice", *FILTERS)
+    call.only("from", "to", "view", "page_token", *FILTERS)
     before, after = call.one("from") or MAIN, call.one("to") or MAIN
     view = call.one("view") or "list"
     chosen = {name: call.query.getlist(name) for name in FILTERS}

@@ -33,21 +33,27 @@ def typed_value(prop: Property | None, text: str) -> Any:
         raise BadRequest(f"'{text[:40]}' is no value of {prop.name}: {prop.type}") from None
 
 
-def form_field(prop: Property, value: Any, owner: Type) -> dict[str, Any]:
-    """A property as a field of a form: its text, and whether it can be changed."""
+def form_field(prop: Property, value: Any, owner: Type, typed: str | None = None) -> dict[str, Any]:
+    """A property as a field of a form: its text, what was typed in its place before, and whether it
+    can be changed."""
     text = "" if value is None else readable(value, prop)
     is_fixed = prop.name in owner.key or prop.type.is_blob or prop.type.is_vector
     return {
         "name": prop.name,
         "type": str(prop.type),
         "text": text,
+        "shown": text if typed is None else typed,
         "value": value,
         "is_fixed": is_fixed,
         "is_blob": prop.type.is_blob,
-        "is_long": prop.type.is_text and (len(text) > 60 or not _LINE_ENDS.isdisjoint(text)),
+        "is_long": prop.type.is_text and _is_long(text if typed is None else typed),
         "choices": prop.type.enum_values if not prop.type.is_list else None,
         "nullable": prop.type.nullable,
     }
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > 60 or not _LINE_ENDS.isdisjoint(text)
 
 
 def edit_query(owner: Type, changed: dict[str, Property]) -> str:

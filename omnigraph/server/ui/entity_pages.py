@@ -5,7 +5,9 @@ chosen. The picture's state is in the address: what was expanded, hidden and pin
 """
 
 import json
+from collections.abc import Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from omnigraph.catalog.model import NodeType, Type
@@ -20,7 +22,15 @@ from omnigraph.server.ui.change_rows import property_rows
 from omnigraph.server.ui.entity_forms import edit_query, form_field, typed_value
 from omnigraph.server.ui.ui_forms import fields
 from omnigraph.server.ui.ui_points import ShownPoint, branch_names, branch_of_form, shown_point
-from omnigraph.server.ui.ui_render import SECURITY, SVG, download, link, moved, page, refusal_of
+from omnigraph.server.ui.ui_render import (
+    SECURITY,
+    SVG,
+    download,
+    link,
+    moved_with,
+    page,
+    refusal_of,
+)
 from omnigraph.storage.names import MAIN
 
 _REVISIONS = 20
@@ -38,11 +48,16 @@ _IMAGE_BYTES_MAX = 8 << 20
 
 def entity(call: RouteCall) -> Answer:
     """One node or edge."""
-    call.only("point", "before", "notice", *_STATE)
+    call.only("point", "before", *_STATE)
     return _entity_page(call)
 
 
-def _entity_page(call: RouteCall, problem: str | None = None, status: int = 200) -> Answer:
+def _entity_page(
+    call: RouteCall,
+    problem: str | None = None,
+    status: int = 200,
+    draft: Mapping[str, str] = MappingProxyType({}),
+) -> Answer:
     point = shown_point(call)
     kind, type_name, entity_id = _named(call)
     shown = call.graph.entity(kind, type_name, entity_id, snapshot=point.commit.id)
@@ -63,7 +78,11 @@ def _entity_page(call: RouteCall, problem: str | None = None, status: int = 200)
         id=entity_id,
         owner=owner,
         point=point,
-        fields=[form_field(p, shown.image.properties.get(p.name), owner) for p in owner.properties],
+        fields=[
+            form_field(p, shown.image.properties.get(p.name), owner, _typed(draft, p.name))
+            for p in owner.properties
+        ],
+        draft=draft,
         endpoints=_endpoints(owner, shown.image.endpoints),
         edges=shown.edges,
         revisions=revisions,
@@ -81,6 +100,12 @@ def _entity_page(call: RouteCall, problem: str | None = None, status: int = 200)
         ),
         **values,
     )
+
+
+def _typed(draft: Mapping[str, str], name: str) -> str | None:
+    """What was typed into the field of a property, if it is not what the field had shown."""
+    text = draft.get(f"new.{name}")
+    return None if text == draft.get(f"old.{name}") else text
 
 
 def _named(call: RouteCall) -> tuple[str, str, str]:
@@ -284,12 +309,11 @@ def edit_entity(call: RouteCall) -> Answer:
             )
     except OmnigraphError as cause:
         text, status = refusal_of(cause)
-        return _entity_page(call, f"nothing was written: {text}", status)
+        return _entity_page(call, f"nothing was written: {text}", status, form)
     call.facts.update(branch=branch, commit=None if done.commit is None else done.commit.id)
     notice = f"changed on branch {branch}" if done.commit else "nothing was changed"
-    return moved(
-        link(call.graph_id, "entities", kind, type_name, entity_id, point=branch, notice=notice)
-    )
+    address = link(call.graph_id, "entities", kind, type_name, entity_id, point=branch)
+    return moved_with(call, address, notice)
 
 
 def _point_of(call: RouteCall, branch: str) -> ShownPoint:

@@ -4,19 +4,27 @@ Invariant: the page names the two commits that it looked at, and its merge is ma
 at all. Looking writes nothing.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from omnigraph.arguments import as_given
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
-from omnigraph.server.ui.merge_previews import NOTHING, form_answers, preview_or_why
+from omnigraph.server.ui.merge_previews import (
+    NOTHING,
+    form_answers,
+    kept_answers,
+    preview_or_why,
+)
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import branch_names
-from omnigraph.server.ui.ui_render import link, moved, page, refusal_of
+from omnigraph.server.ui.ui_render import link, moved_with, page, refusal_of
 from omnigraph.storage.names import MAIN
 
 
 def merge_review(call: RouteCall) -> Answer:
     """What a merge would do, without doing it."""
-    call.only("source", "target", "by", "notice")
+    call.only("source", "target", "by")
     source, target = call.one("source") or "", call.one("target") or MAIN
     return _review(call, source, target, call.one("by") or "entity")
 
@@ -28,6 +36,7 @@ def _review(
     by: str,
     problem: str | None = None,
     status: int = 200,
+    draft: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
     values = preview_or_why(call, source, target, by) if source else NOTHING
     return page(
@@ -40,6 +49,8 @@ def _review(
         target=target,
         by=by,
         branches=branch_names(call.graph),
+        draft={name: draft.get(name, "") for name in ("message", "delete")},
+        answered=kept_answers(draft),
         **values,
     )
 
@@ -66,11 +77,11 @@ def merge(call: RouteCall) -> Answer:
         )
     except OmnigraphError as cause:
         text, status = refusal_of(cause)
-        return _review(call, source, target, by, f"not merged: {text}", status)
+        return _review(call, source, target, by, f"not merged: {text}", status, form)
     notice = f"merged {source} into {target}: {done.kind.replace('_', ' ')}"
     if done.branch_deleted:
         notice += f"; deleted {source}"
     if done.commit is None:
-        return moved(link(call.graph_id, notice=notice))
+        return moved_with(call, link(call.graph_id), notice)
     call.facts.update(commit=done.commit.id)
-    return moved(link(call.graph_id, "commits", done.commit.id, notice=notice))
+    return moved_with(call, link(call.graph_id, "commits", done.commit.id), notice)

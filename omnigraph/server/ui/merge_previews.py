@@ -6,6 +6,7 @@ form names, of the type that the target's schema has.
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -142,6 +143,18 @@ def _values(image: dict[str, Any] | None) -> dict[str, Any]:
     if image is None:
         return {}
     return {**image.get("endpoints", {}), **image.get("properties", {})}
+
+
+def kept_answers(form: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what a form says of each conflict, by its name: the choice and the values typed."""
+    kept: dict[str, dict[str, Any]] = {}
+    for key, named in form.items():
+        if key.startswith("conflict."):
+            prefix = f"value.{key.removeprefix('conflict.')}."
+            values = {n.removeprefix(prefix): t for n, t in form.items() if n.startswith(prefix)}
+            take = form.get(f"take.{key.removeprefix('conflict.')}", "")
+            kept[named] = {"take": take, "values": values}
+    return kept
 
 
 def form_answers(call: RouteCall, target: str, form: dict[str, str]) -> Resolve:

@@ -150,7 +150,7 @@ def _names(text: str, catalog: Catalog) -> list[str]:
 
 
 def _here(call: RouteCall, view: str) -> str:
-    kept = {key: call.query.getlist(key) for key in call.query if key not in ("view", "notice")}
+    kept = {key: call.query.getlist(key) for key in call.query if key != "view"}
     return link(call.graph_id, "query", **kept, view=view)
 
 

@@ -11,7 +11,7 @@ from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest, NotFound, OmnigraphError
 from omnigraph.graph.review_records import OPEN, STATES, Review
 from omnigraph.server.call import Answer, RouteCall
-from omnigraph.server.ui.merge_previews import form_answers
+from omnigraph.server.ui.merge_previews import form_answers, kept_answers
 from omnigraph.server.ui.review_facts import (
     current_approvals,
     review_preview,
@@ -20,18 +20,18 @@ from omnigraph.server.ui.review_facts import (
 )
 from omnigraph.server.ui.ui_forms import fields, required
 from omnigraph.server.ui.ui_points import branch_names
-from omnigraph.server.ui.ui_render import link, may, moved, page, refusal_of
+from omnigraph.server.ui.ui_render import link, may, moved_with, page, refusal_of
 from omnigraph.storage.names import MAIN
 
 _REVIEWS = 50
 _ALL = "all"
 _OPENING = ("source", "target", "title", "text")
-_COMMENT = ("kind", "type", "id", "text")
+_DRAFT = ("kind", "type", "id", "text", "message", "delete")
 
 
 def reviews(call: RouteCall) -> Answer:
     """Reviews of a state, newest first, and where another one is opened."""
-    call.only("state", "source", "target", "page_token", "notice")
+    call.only("state", "source", "target", "page_token")
     return _reviews_page(
         call, {"source": call.one("source") or "", "target": call.one("target") or ""}
     )
@@ -78,12 +78,12 @@ def open_review(call: RouteCall) -> Answer:
     except OmnigraphError as cause:
         why, status = refusal_of(cause)
         return _reviews_page(call, form, f"not opened: {why}", status)
-    return moved(link(call.graph_id, "reviews", opened.id, notice="opened this review"))
+    return moved_with(call, link(call.graph_id, "reviews", opened.id), "opened this review")
 
 
 def review(call: RouteCall) -> Answer:
     """One review: what it would do, conflicts, checks, comments, approvals."""
-    call.only("by", "before", "kind", "type", "id", "notice")
+    call.only("by", "before", "kind", "type", "id")
     about = {name: call.one(name) or "" for name in ("kind", "type", "id")}
     return _review_page(call, about)
 
@@ -109,8 +109,9 @@ def _review_page(
         source=shown.source,
         target=shown.target,
         by=by,
-        draft={name: draft.get(name, "") for name in _COMMENT},
+        draft={name: draft.get(name, "") for name in _DRAFT},
         approvals=approvals,
+        answered=kept_answers(draft),
         lacks=max(0, shown.required_approvals - approvals),
         is_own=call.actor is not None and call.actor == shown.author,
         has_approved=has_approved,
@@ -119,6 +120,7 @@ def _review_page(
         and is_open
         and not has_approved
         and call.actor not in (None, shown.author),
+        may_decide=may_review and is_open and call.actor not in (None, shown.author),
         may_merge=_may_here(call, "branch_merge", shown),
         may_delete=shown.source != MAIN and may(call, "branch_delete"),
         types=[owner.name for owner in call.graph.schema.catalog.types],
@@ -164,7 +166,14 @@ def approve(call: RouteCall) -> Answer:
 
     def approved(review_id: str) -> str:
         seen = required(form, "source_commit", "the commit that is approved")
-        call.graph.reviews.approve(review_id, if_source=seen, actor=call.actor)
+        target = call.graph.reviews.get(review_id).target
+        call.graph.reviews.approve(
+            review_id,
+            if_source=seen,
+            by=as_given(form.get("by") or "entity"),
+            resolve=form_answers(call, target, form),
+            actor=call.actor,
+        )
         return "approved"
 
     return _done(call, form, approved)
@@ -216,7 +225,7 @@ def _done(call: RouteCall, form: dict[str, str], act: Callable[[str], str]) -> A
         return _refused(call, form, cause)
     except OmnigraphError as cause:
         return _refused(call, form, cause)
-    return moved(link(call.graph_id, "reviews", review_id, notice=notice))
+    return moved_with(call, link(call.graph_id, "reviews", review_id), notice)
 
 
 def _refused(call: RouteCall, form: dict[str, Any], cause: OmnigraphError) -> Answer:

@@ -15,7 +15,7 @@ from omnigraph.storage.names import MAIN
 
 def schema(call: RouteCall) -> Answer:
     """A schema as picture and text."""
-    call.only("point", "notice")
+    call.only("point")
     return _schema_page(call, "", None, None)
 
 

@@ -26,7 +26,7 @@ _BARE = re.compile(
 
 def type_rows(call: RouteCall) -> Answer:
     """Rows of a type."""
-    call.only("point", "where", "column", "page_token", "notice")
+    call.only("point", "where", "column", "page_token")
     point = shown_point(call)
     kind, name = call.path["kind"], call.path["type"]
     catalog = call.graph.schema.at(point.commit.id).catalog

@@ -149,8 +149,10 @@ def kept_apart(answer: Answer, call: RouteCall) -> Answer:
 
 
 def filled(query: QueryParams) -> QueryParams:
-    """The parameters of a form without the fields that were left empty."""
-    return QueryParams([(name, value) for name, value in query.multi_items() if value])
+    """The parameters of a form without the fields that were left empty. `notice` was a parameter of
+    pages, which nobody writes any more: what it says is ignored."""
+    items = query.multi_items()
+    return QueryParams([(name, value) for name, value in items if value and name != "notice"])
 
 
 def address_of_page(scope: Scope) -> str:

@@ -21,6 +21,7 @@ from omnigraph.draw.svg import Picture, shortened
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.status import error_answer
+from omnigraph.server.ui.flash import flash_cookie, taken_notice
 from omnigraph.storage.records import Commit
 from omnigraph.types import Scalar
 
@@ -126,17 +127,21 @@ def html(template: str, values: Mapping[str, Any], status: int = 200) -> Answer:
 
 def page(call: RouteCall, template: str, *, status: int = 200, **values: Any) -> Answer:
     """A page about a graph, for the actor of a request."""
+    notice, used = taken_notice(call)
     facts: dict[str, Any] = {
         "graph_id": call.graph_id,
         "actor": call.actor,
         "visit": call.visit,
         "may": lambda *actions: may(call, *actions),
-        "notice": call.one("notice"),
+        "notice": notice,
         "problem": None,
         "live": None,
         "section": "",
     }
-    return html(template, facts | values, status)
+    answer = html(template, facts | values, status)
+    if used is not None:
+        answer.headers["Set-Cookie"] = used
+    return answer
 
 
 def may(call: RouteCall, *actions: str) -> bool:
@@ -151,6 +156,11 @@ def moved(address: str, cookie: str | None = None) -> Answer:
     if cookie is not None:
         headers["Set-Cookie"] = cookie
     return Answer(status=303, media=None, headers=headers)
+
+
+def moved_with(call: RouteCall, address: str, notice: str) -> Answer:
+    """An answer that leads to another page, which says once what was done."""
+    return moved(address, flash_cookie(call, notice))
 
 
 def download(data: str | bytes, media: str, name: str) -> Answer:

@@ -23,7 +23,7 @@ from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.request_headers import RequestHeaders
 from omnigraph.server.serve_settings import Access, ServerSettings
 
-SESSION, BROWSER = "omnigraph_session", "omnigraph_browser"
+SESSION, BROWSER, FLASH = "omnigraph_session", "omnigraph_browser", "omnigraph_flash"
 CSRF_FIELD = "csrf"
 _HOURS = 12
 _NONCE_BYTES = 18
@@ -104,6 +104,19 @@ class UiSessions:
             return nonce, None
         nonce = os.urandom(_NONCE_BYTES).hex()
         return nonce, f"{BROWSER}={nonce}; Max-Age=31536000{self._flags}"
+
+    def cookie(self, name: str, value: str, seconds: int) -> str:
+        """A cookie for the pages, which ends after some seconds."""
+        return f"{name}={value}; Max-Age={seconds}{self._flags}"
+
+    def signature_of(self, *parts: str) -> str:
+        """The signature of texts, valid in every worker."""
+        return self._mac(*parts)
+
+    def is_signature(self, given: str, *parts: str) -> bool:
+        """Whether a signature is that of texts."""
+        expected = self._mac(*parts).encode()
+        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected)
 
     def csrf(self, nonce: str, actor: str | None) -> str:
         """The token that a form of this browser and actor carries."""

@@ -18,7 +18,7 @@ _UPKEEP = ("optimize", "cleanup")
 
 def upkeep(call: RouteCall) -> Answer:
     """What was recovered, how the tables are, and what storage was asked for."""
-    call.only("cleanup", "before", "notice")
+    call.only("cleanup", "before")
     head = call.graph.snapshot(MAIN)
     recoveries = call.graph.recoveries.list()
     start = min(call.number("before") or 0, len(recoveries))

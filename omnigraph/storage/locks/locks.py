@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -111,6 +111,9 @@ class LockTaken(StorageFailed):
     def __init__(self, name: str) -> None:
         super().__init__(f"asked for the write lock {name}", "another writer has it")
         self.lock = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LockTaken, (self.lock,)
 
 
 Kept = Mapping[str, Lock]

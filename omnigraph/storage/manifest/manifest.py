@@ -174,6 +174,7 @@ class Manifest:
             internal_schema_version=stamp.read(state.handle.schema, uri=self._uri),
             tables=dict(state.pins),
             schema=state.schema,
+            embedded=state.embedded,
         )
 
     def at_commit(self, commit: Commit) -> Snapshot:

@@ -43,6 +43,7 @@ from omnigraph.storage.records import (
     TablePin,
     Tombstone,
     commit_row,
+    embedded_after,
     facts_of,
     head_id,
     head_row,
@@ -175,7 +176,8 @@ class Publisher:
         """Stage the new rows together with the removal of the head row they supersede."""
         # The branch's first commit replaces the head row it inherited: without an existing row to
         # collide on, two first commits would both go through.
-        rows: list[Row] = [head_row(state.branch, commit.id, commit.schema)]
+        models = embedded_after(state.embedded, change.embedded)
+        rows: list[Row] = [head_row(state.branch, commit.id, commit.schema, models)]
         new = (pin for pin in change.new_tables if declaration(pin) not in state.declared)
         rows += (table_row(pin.table_key, pin.location) for pin in new)
         version = commit.manifest_version
@@ -218,7 +220,8 @@ class Publisher:
         heads = {row: head for row, head in state.heads.items() if row != state.head_row}
         own = head_id(state.branch)
         schema = change.schema or state.schema
-        heads[own] = Head(change.commit_id, new << 32, schema)  # its first row
+        models = embedded_after(state.embedded, change.embedded)
+        heads[own] = Head(change.commit_id, new << 32, schema, models)  # its first row
         stones = (*state.tombstones, *change.tombstones)
         self._manifest.published(
             replace(

@@ -27,6 +27,7 @@ from omnigraph.storage.records import (
     TABLE_TOMBSTONE,
     TABLE_VERSION,
     CommitId,
+    Embedded,
     Head,
     SchemaId,
     TablePin,
@@ -115,6 +116,11 @@ class State:
     def schema(self) -> SchemaId | None:
         """The schema that holds on the branch."""
         return self._head().schema
+
+    @property
+    def embedded(self) -> Embedded:
+        """Models that made the vectors of properties on the branch."""
+        return self._head().embedded
 
     def _head(self) -> Head:
         head = self.heads.get(self.head_row)

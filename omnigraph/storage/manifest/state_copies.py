@@ -137,7 +137,8 @@ def state_rows(state: State) -> pa.Table:
     rows += (tombstone_row(stone, version) for stone in state.tombstones)
     addresses = [0] * len(rows)
     for name, head in state.heads.items():
-        rows.append(head_row(name.removeprefix(head_id("")), head.commit, head.schema))
+        branch = name.removeprefix(head_id(""))
+        rows.append(head_row(branch, head.commit, head.schema, head.embedded))
         addresses.append(head.address)
     table = manifest_batch(rows).select(STATE_COLUMNS).replace_schema_metadata(None)
     return table.append_column(ADDRESS, pa.array(addresses, pa.uint64()))

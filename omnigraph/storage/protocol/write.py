@@ -27,6 +27,8 @@ from omnigraph.storage.protocol.intent import Intent, WriterKind
 from omnigraph.storage.records import (
     CommitFacts,
     CommitId,
+    EmbeddedBy,
+    EmbeddedChange,
     OperationId,
     Origin,
     TablePin,
@@ -64,6 +66,7 @@ class Write:
         self._bases: dict[TableKey, WriteBase] = {}
         self._relied_on: dict[TableKey, TablePin] = {}
         self._writes: dict[TableKey, TableWrite] = {}
+        self._embedded: dict[str, EmbeddedBy | None] = {}
 
     @property
     def operation_id(self) -> OperationId:
@@ -181,6 +184,10 @@ class Write:
         bound: Step = lambda pin: step(self._tables, pin)  # noqa: E731
         self._writes[table_key] = replace(write, then=(*write.then, bound))
 
+    def embeds(self, models: EmbeddedChange) -> None:
+        """Record the models of the vectors that this write stages."""
+        self._embedded |= models
+
     def _base(self, table_key: TableKey) -> WriteBase:
         if table_key in self._writes:
             raise BadRequest(f"{table_key} has a staged write", "fold the rows of a table into one")
@@ -199,8 +206,10 @@ class Write:
     ) -> Prepared:
         """Everything that was staged, with the conditions of its commit."""
         counts = {key: self._writes[key].staged.counts for key in sorted(self._writes)}
+        recorded = self._state.embedded
         facts = replace(
             self._facts,
+            embedded={k: by for k, by in self._embedded.items() if recorded.get(k) != by},
             merged_parent=merged_parent,
             merged_from=merged_from,
             mark=mark,

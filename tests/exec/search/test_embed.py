@@ -22,7 +22,7 @@ from omnigraph.exec.search.embed import (
     embed_query,
     make_provider,
     mock_vector,
-    provider_from_env,
+    require_provider,
 )
 from omnigraph.exec.search.embed_http import Patience
 
@@ -97,7 +97,7 @@ def _refusal(status: int, **headers: str) -> Answer:
 
 def test_a_text_is_sent_as_the_protocol_says_and_its_vector_has_length_one(server: Server) -> None:
     server.says(_vectors([3.0, 4.0]))
-    assert embed_query(_openai(server), "graph", 2, None) == pytest.approx([0.6, 0.8])
+    assert embed_query(_openai(server), "graph", 2) == pytest.approx([0.6, 0.8])
     [(path, headers, body)] = server.requests
     assert path == "/v1/embeddings"
     assert headers["Authorization"] == f"Bearer {KEY}"
@@ -126,14 +126,14 @@ def test_gemini_gets_one_request_a_text(server: Server) -> None:
 @pytest.mark.parametrize("first", [_refusal(429), _refusal(500), _refusal(503), 0.0, 1.0])
 def test_a_failure_that_may_pass_is_tried_again(server: Server, first: Answer | float) -> None:
     server.says(first, first, _vectors([1.0, 0.0]))
-    assert embed_query(_openai(server), "graph", 2, None) == [1, 0]
+    assert embed_query(_openai(server), "graph", 2) == [1, 0]
     assert len(server.requests) == 3
 
 
 def test_it_gives_up_after_the_attempts(server: Server) -> None:
     server.says(_refusal(500))
     with pytest.raises(EmbeddingFailed, match=r"answered 500 .*\(4 attempts\)"):
-        embed_query(_openai(server), "graph", 2, None)
+        embed_query(_openai(server), "graph", 2)
     assert len(server.requests) == 4
 
 
@@ -142,14 +142,14 @@ def test_it_gives_up_at_the_deadline(server: Server) -> None:
     patience = Patience(timeout_ms=5000, deadline_ms=200, attempts=4, backoff_ms=1)
     began = time.monotonic()
     with pytest.raises(EmbeddingFailed, match="gave no answer"):
-        embed_query(_openai(server, patience), "graph", 2, None)
+        embed_query(_openai(server, patience), "graph", 2)
     assert time.monotonic() - began < 2
 
 
 def test_it_does_not_begin_a_wait_that_the_deadline_cuts(server: Server) -> None:
     server.says(_refusal(429, **{"Retry-After": "3600"}))
     with pytest.raises(EmbeddingFailed, match=r"answered 429 .*deadline 2000 ms"):
-        embed_query(_openai(server), "graph", 2, None)
+        embed_query(_openai(server), "graph", 2)
     assert len(server.requests) == 1
 
 
@@ -157,14 +157,14 @@ def test_nobody_there_is_tried_again_and_named(server: Server) -> None:
     server.says(_refusal(500))
     provider = make_provider("openai", key=KEY, base_url="http://127.0.0.1:9", patience=QUICK)
     with pytest.raises(EmbeddingFailed, match="could not be reached"):
-        embed_query(provider, "graph", 2, None)
+        embed_query(provider, "graph", 2)
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 302])
 def test_a_refusal_is_final_and_never_shows_the_key(server: Server, status: int) -> None:
     server.says((status, {"Location": f"{server.url}/elsewhere"}, f"bad key {KEY}".encode()))
     with pytest.raises(EmbeddingFailed, match=f"answered {status}") as raised:
-        embed_query(_openai(server), "graph", 2, None)
+        embed_query(_openai(server), "graph", 2)
     assert len(server.requests) == 1
     assert KEY not in str(raised.value)
     assert KEY not in repr(_openai(server))
@@ -188,26 +188,21 @@ def test_an_answer_that_cannot_be_used_is_refused(
 ) -> None:
     server.says(answer)
     with pytest.raises(EmbeddingFailed, match=complaint):
-        embed_query(_openai(server), "graph", 2, None)
-
-
-def test_a_property_of_another_model_is_refused_naming_both() -> None:
-    with pytest.raises(BadRequest, match=r"'big-one'.*'small-one'"):
-        embed_query(Mock("small-one"), "graph", 2, "big-one")
-    assert len(embed_query(Mock("small-one"), "graph", 2, "small-one")) == 2
+        embed_query(_openai(server), "graph", 2)
 
 
 # Configuration
 
 
 def _from(**values: str) -> Callable[[], Provider]:
-    return lambda: provider_from_env({f"OMNIGRAPH_{k}": v for k, v in values.items()})
+    return lambda: require_provider(None, {f"OMNIGRAPH_{k}": v for k, v in values.items()})
 
 
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (_from(), "has no key; set OPENROUTER_API_KEY"),
+        (_from(), "no embedding provider is named.*set OMNIGRAPH_EMBED_PROVIDER"),
+        (_from(EMBED_PROVIDER="openai-compatible"), "has no key; set OPENROUTER_API_KEY"),
         (_from(EMBED_PROVIDER="openai"), "has no key; set OPENAI_API_KEY"),
         (_from(EMBED_PROVIDER="gemini"), "has no key; set GEMINI_API_KEY"),
         (
@@ -235,26 +230,27 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 def test_the_environment_chooses_provider_model_and_patience(server: Server) -> None:
     server.says(_vectors([1.0, 0.0]))
-    provider = provider_from_env(
+    provider = require_provider(
+        None,
         {
             "OMNIGRAPH_EMBED_PROVIDER": "openai",
             "OMNIGRAPH_EMBED_BASE_URL": server.url + "/",
             "OMNIGRAPH_EMBED_MODEL": "mine",
             "OMNIGRAPH_EMBED_RETRY_ATTEMPTS": "1",
             "OPENAI_API_KEY": KEY,
-        }
+        },
     )
     assert provider.model == "mine"
-    assert embed_query(provider, "graph", 2, "mine") == [1, 0]
+    assert embed_query(provider, "graph", 2) == [1, 0]
     server.says(_refusal(500))
     with pytest.raises(EmbeddingFailed, match="1 attempts"):
-        embed_query(provider, "graph", 2, "mine")
+        embed_query(provider, "graph", 2)
 
 
 @pytest.mark.parametrize("value", ["1", "true", "YES", "on"])
 def test_mock_can_be_forced(value: str) -> None:
     values = {"OMNIGRAPH_EMBEDDINGS_MOCK": value, "OMNIGRAPH_EMBED_PROVIDER": "openai"}
-    assert isinstance(provider_from_env(values), Mock)
+    assert isinstance(require_provider(None, values), Mock)
 
 
 # The mock

@@ -1,6 +1,7 @@
 """The official client of the protocol, called from tests that are not asynchronous."""
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -82,31 +83,44 @@ class AgentClient:
     def __init__(self, portal: BlockingPortal, client: Client) -> None:
         self.portal = portal
         self.client = client
-        self._schemas: dict[str, Draft202012Validator] = {}
+        self._schemas: dict[str, Draft202012Validator | None] = {}
 
     def tools(self) -> dict[str, Tool]:
         """Every tool, by name."""
         return {tool.name: tool for tool in self.portal.call(self.client.list_tools).tools}
 
     def call(self, name: str, /, **arguments: Any) -> CallToolResult:
-        """Call a tool."""
-        return self.portal.call(self.client.call_tool, name, arguments)
+        """Call a tool. Its answer, an error too, is checked against the schema that it announces:
+        structured content fits it, and the text is the same as JSON."""
+        if name not in self._schemas:
+            schemas = {each.name: each.output_schema for each in self.tools().values()}
+            self._schemas = {
+                each: None if schema is None else Draft202012Validator(schema)
+                for each, schema in schemas.items()
+            }
+        result = self.portal.call(self.client.call_tool, name, arguments)
+        (block,) = result.content
+        document = json.loads(block.text)  # type: ignore[union-attr]
+        schema = self._schemas.get(name)
+        if result.structured_content is not None:
+            assert schema is not None
+            schema.validate(result.structured_content)
+            assert document == result.structured_content
+        else:
+            assert result.is_error or schema is None
+        return result
 
     def done(self, name: str, /, **arguments: Any) -> Any:
-        """The document of a call that succeeds, checked against the schema of its tool."""
+        """The document of a call that succeeds."""
         result = self.call(name, **arguments)
         assert not result.is_error, result.content
-        if not self._schemas:
-            schemas = {each.name: each.output_schema for each in self.tools().values()}
-            self._schemas = {name: Draft202012Validator(schema) for name, schema in schemas.items()}
-        self._schemas[name].validate(result.structured_content)
-        return result.structured_content
+        return json.loads(result.content[0].text)  # type: ignore[union-attr]
 
     def failed(self, name: str, /, **arguments: Any) -> Any:
         """The error of a call that fails."""
         result = self.call(name, **arguments)
         assert result.is_error, result.structured_content
-        error = result.structured_content
+        error = json.loads(result.content[0].text)  # type: ignore[union-attr]
         assert error.keys() == {"error", "status", "code", "requestId", "body"}
         return error
 

@@ -1,5 +1,6 @@
 """Arguments drawn from each tool's JSON Schema, and deliberately wrong ones: only tool errors."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,9 +107,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentClient]:
 
 def answered(agent: AgentClient, name: str, arguments: dict[str, Any]) -> CallToolResult:
     """Call a tool; whatever it is given, it answers with a result or a tool error."""
-    result: CallToolResult = agent.portal.call(agent.client.call_tool, name, arguments)
+    result = agent.call(name, **arguments)
     if result.is_error:
-        error = result.structured_content
+        error = json.loads(result.content[0].text)  # type: ignore[union-attr]
         assert error.keys() == {"error", "status", "code", "requestId", "body"}
         assert 400 <= error["status"] < 500, error
         assert error["error"]

@@ -134,6 +134,56 @@ def test_every_tool_answers_what_its_schema_says(agent: AgentClient) -> None:
     assert agent.done("branches_delete", name="side")["name"] == "side"
 
 
+def test_text_holds_the_result_for_clients_that_read_nothing_else(agent: AgentClient) -> None:
+    for name, arguments in (("health", {}), ("query", {"query": NAMES, "branch": "main"})):
+        result = agent.call(name, **arguments)
+        (block,) = result.content
+        assert json.loads(block.text) == result.structured_content  # type: ignore[union-attr]
+    assert "Ada" in block.text  # type: ignore[union-attr]
+
+
+def test_every_tool_answers_as_announced_errors_too(agent: AgentClient) -> None:
+    """`call` holds each answer against the schema that the tool announces."""
+    agent.done("branches_create", name="announced", **{"from": "main"})
+    here = {"branch": "announced"}
+    commit = agent.done("mutate", query=ADD, params={"n": "Ann"}, **here)["commit"]
+    person = {"type": "Person", "id": "Ada"}
+    calls: dict[str, dict[str, Any]] = {
+        "health": {},
+        "graphs_list": {},
+        "schema_get": {},
+        "snapshot": here,
+        "query": {"query": NAMES, **here},
+        "lint": {"query": NAMES},
+        "explain": {"query": NAMES},
+        "branches_list": {},
+        "branches_create": {"name": "announced-too", "from": "main"},
+        "diff": {"from": "main", "to": "announced"},
+        "commits_list": here,
+        "commits_get": {"commit": commit["graph_commit_id"]},
+        "commits_changes": {"commit": commit["graph_commit_id"]},
+        "changes_poll": {"start": "beginning", **here},
+        "entity_get": person,
+        "entity_history": person,
+        "neighbours": person,
+        "search": {"text": "pump", "by": "text"},
+        "mutate": {"query": AGE, "params": {"n": "Ann", "a": 3}, **here},
+        "load": {"data": '{"type":"Person","data":{"name":"Len"}}', "mode": "merge", **here},
+        "branches_merge": {"source": "announced", "dry_run": True},
+        "branches_delete": {"name": "announced-too"},
+    }
+    assert calls.keys() == agent.tools().keys()
+    for name, arguments in calls.items():
+        agent.done(name, **arguments)
+        wrong = [{"surplus": True}]
+        if name not in ("health", "graphs_list"):
+            wrong.append({**arguments, "graph": "none-such"})
+        for each in wrong:
+            assert 400 <= agent.failed(name, **each)["status"] < 500
+            assert agent.call(name, **each).structured_content is None
+    agent.done("branches_delete", name="announced")
+
+
 def test_entities_neighbours_and_search(agent: AgentClient) -> None:
     ada = agent.done("entity_get", type="Person", id="Ada", branch="main")
     assert ada["properties"] == {"name": "Ada", "age": 36}, "the blob is left out"

@@ -14,7 +14,7 @@ import pytest
 
 from omnigraph.server.serve_settings import Access
 from omnigraph.server.served_sets import extras_of_folder
-from tests.server.ui.seeded import seeded_graph
+from tests.server.ui.seeded import ADD, seeded_graph
 from tests.server.world import Served, served
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -110,6 +110,24 @@ def test_UI8_a_person_signs_in_branches_edits_resolves_merges_and_asks(
     page.get_by_label("New branch").fill("review/dee")
     page.get_by_role("button", name="Create branch").click()
     page.get_by_text("created branch review/dee").wait_for()
+    # Said once; a refused name stays in its field; work of its own is deleted by its name.
+    page.reload()
+    page.get_by_label("New branch").wait_for()
+    assert page.locator(".notice").count() == 0
+    site.graph.branches.create("own/work")
+    site.graph.mutate(ADD, {"n": "Own", "a": 1}, branch="own/work")
+    page.get_by_label("New branch").fill("own/work")
+    page.get_by_role("button", name="Create branch").click()
+    page.locator(".problem").wait_for()
+    assert page.get_by_label("New branch").input_value() == "own/work"
+    page.get_by_role("button", name="Delete branch own/work").click()
+    page.get_by_text("1 commit", exact=True).wait_for()
+    walk.keep_all("delete-branch")
+    page.get_by_label("Type the name of the branch").fill("own/work")
+    page.get_by_role("button", name="Delete branch and its commits").click()
+    page.get_by_text("deleted branch own/work").wait_for()
+    assert all("409" in said for said in walk.said), walk.said  # the two refusals
+    walk.said.clear()
     # An edit, on that branch.
     walk.open(f"{G}/entities/node/Person/Cy?point=review/dee")
     page.get_by_label("city").fill("Lima")
