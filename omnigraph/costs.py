@@ -872,6 +872,12 @@ class Costs:
         low=(0, 2_000),
         decides="bytes of vectors that are compared exactly even where the cache keeps nothing",
     )
+    disk_words_max = _threshold(
+        64,
+        low=(0, 4),
+        decides="words of a search that are looked up in the index on disk; more are searched in "
+        "the inverted column, because a lookup there knows no deadline",
+    )
     inverted_build_uses = _threshold(
         3,
         low=(0, 2),

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from omnigraph import environment
 from omnigraph.costs import COSTS
 from omnigraph.deferred import deferred
 from omnigraph.errors import QUERY_TIME, LimitExceeded
 from omnigraph.light_dataclass import dataclass
+from omnigraph.query_limits import REQUEST
 
 if TYPE_CHECKING:
     from omnigraph.exec.profile import line_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 else:
     line_of = deferred("omnigraph.exec.profile", "line_of")
 
+_WHERE_MAX = 200  # characters of an operator in an error
 _BYTES_A_ROW = 1024
 """What a row may take: several operators hold a batch at once, with what they make of it."""
 
@@ -86,24 +88,31 @@ class Stop:
 
 
 class Watch:
-    """Enforces the limits of one running query. `operator` is the one that runs now."""
+    """Enforces the limits of one running query. `operator` is the one that runs now.
 
-    __slots__ = ("_limits", "_read", "_started", "_time_ms_max", "deadline", "operator")
+    The deadline counts from `started` (`time.perf_counter`), by default from now: planning and
+    running share one.
+    """
 
-    def __init__(self, limits: Limits, stop: Stop | None = None) -> None:
+    __slots__ = ("_limits", "_read", "_time_ms_max", "deadline", "operator", "started")
+
+    def __init__(
+        self, limits: Limits, stop: Stop | None = None, started: float | None = None
+    ) -> None:
         self._limits = limits
         self._read = 0
-        self._started = perf_counter()
+        self.started = perf_counter() if started is None else started
         lower = None if stop is None else stop.time_ms_max
         self._time_ms_max = limits.time_ms_max if lower is None else min(lower, limits.time_ms_max)
-        self.deadline = self._started + self._time_ms_max / 1000
+        self.deadline = self.started + self._time_ms_max / 1000
         self.operator: str | ir.PatternOp = "the query"
         if stop is not None:
             stop.watches(self)
 
     @property
     def _where(self) -> str:
-        return self.operator if isinstance(self.operator, str) else line_of(self.operator)
+        line = self.operator if isinstance(self.operator, str) else line_of(self.operator)
+        return line if len(line) <= _WHERE_MAX else f"{line[: _WHERE_MAX - 1]}…"
 
     def hold(self, bytes_held: int) -> None:
         """Pass if the operator may hold this much beside what was read, and time is left."""
@@ -129,17 +138,17 @@ class Watch:
         if now > self.deadline:
             raise LimitExceeded(
                 f"{QUERY_TIME} at `{self._where}`",
-                int((now - self._started) * 1000),
+                int((now - self.started) * 1000),
                 self._time_ms_max,
                 f"narrow the pattern before this operator, or raise {environment.QUERY_TIME.name}",
             )
 
     def cancel(self) -> None:
         """Set the deadline to the past: the query's caller has left."""
-        self.deadline = self._started
+        self.deadline = self.started
 
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_WATCH = cast("ContextVar[Watch | None]", REQUEST)
 """The watch of the query that this thread works for.
 
 Ambient, not an argument: nodes, columns and adjacency are shared by all queries of a graph and read
@@ -156,6 +165,16 @@ def watched_by(watch: Watch) -> Iterator[None]:
         yield
     finally:
         _WATCH.reset(before)
+
+
+@contextmanager
+def watched(limits: Limits, stop: Stop | None = None) -> Iterator[None]:
+    """Enforce limits on the work of this thread, unless it works for a request that has its own."""
+    if _WATCH.get() is not None:
+        yield
+        return
+    with watched_by(Watch(limits, stop)):
+        yield
 
 
 def announce(bytes_held: int) -> None:

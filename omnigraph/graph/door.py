@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.exec.limits import Stop
+from omnigraph.exec.limits import Stop, Watch, watched, watched_by
 from omnigraph.exec.progress import Progress
 from omnigraph.exec.schemas import Schemas, under_schema
 from omnigraph.graph.backup_verb import BackupVerb
@@ -226,10 +226,15 @@ class Graph(
 
         def attempt(losses: int) -> QueryResult:
             since = stop.asked_at if stop is not None and not losses else None
-            plan, given, pinned = self._planned_read(query, params, name, branch, snapshot, since)
+            watch = Watch(self._reading.limits, stop)
+            watch.operator = "planning"
+            with watched_by(watch):
+                plan, given, pinned = self._planned_read(
+                    query, params, name, branch, snapshot, since
+                )
             if engine == "spark" or (engine == "auto" and spark is not None):
                 return query_on_spark(self._store, self._reading, plan, given, pinned, spark)
-            return self._reading.run(plan, given, pinned, stop)
+            return self._reading.run(plan, given, pinned, stop, watch.started)
 
         return retried(HEAD_READ, attempt, counts=lambda loss: snapshot is None)
 
@@ -300,7 +305,8 @@ class Graph(
         text = query_text(query)
 
         def attempt(catalog: Catalog) -> MutationResult:
-            plan = compile_query(text, catalog, name)
+            with watched(self._reading.limits):
+                plan = compile_query(text, catalog, name)
             if isinstance(plan, ReadPlan):
                 raise BadRequest(
                     f"'{plan.name}' is a read — use omnigraph query {plan.name}", USE_QUERY

@@ -24,6 +24,7 @@ from typing import Any
 
 from omnigraph.language.token import Token
 from omnigraph.light_dataclass import dataclass
+from omnigraph.query_limits import EXPRESSION_DEPTH_MAX, checkpoint
 
 LAYOUT = 1
 _END = "$END"
@@ -37,8 +38,19 @@ _Match = Callable[[str, int], int]
 """The end of a terminal that begins at a position, or -1."""
 
 
+_CHECKED_EVERY = 1024  # tokens
+
+
 class NoSyntax(Exception):
     """A text that the grammar does not accept: Lark is asked why."""
+
+
+class TooDeep(Exception):
+    """A tree with more levels than later steps can follow; `token` is where the level begins."""
+
+    def __init__(self, token: Token) -> None:
+        super().__init__()
+        self.token = token
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +95,14 @@ class LalrParser:
 
     def parse(self, text: str) -> Any:
         """The tree of a text, or `NoSyntax`."""
-        states, values = [self._start], list[Any]()
-        position = 0
+        states, values, depths = [self._start], list[Any](), list[int]()
+        position = count = 0
         rows, rules = self._rows, self._rules
         while True:
             token = self._token(text, position, states[-1])
+            count += 1
+            if not count % _CHECKED_EVERY:
+                checkpoint()
             position = token.end_pos
             kind = token.type
             while True:
@@ -97,15 +112,24 @@ class LalrParser:
                 if action >= 0:
                     states.append(action)
                     values.append(token)
+                    depths.append(0)
                     break
                 rule = rules[-1 - action]
                 size = rule.size
                 parts: list[Any] = []
+                depth = 0
                 if size:
                     parts = values[-size:]
+                    depth = max(depths[-size:])
                     del states[-size:]
                     del values[-size:]
+                    del depths[-size:]
+                if rule.makes_node and size > 1:
+                    depth += 1
+                    if depth > EXPRESSION_DEPTH_MAX:
+                        raise TooDeep(token)
                 values.append(rule.value(parts))
+                depths.append(depth)
                 states.append(rows[states[-1]][rule.origin])
                 if kind == _END and states[-1] == self._end:
                     return values[-1]
@@ -173,7 +197,7 @@ def _pattern(text: str) -> _Match:
 class _Rule:
     """A production: how many symbols it replaces, and what becomes of their values."""
 
-    __slots__ = ("_append", "_build", "_include", "_is_single", "origin", "size")
+    __slots__ = ("_append", "_build", "_include", "_is_single", "makes_node", "origin", "size")
 
     def __init__(
         self,
@@ -191,6 +215,7 @@ class _Rule:
         self._include = include
         self._append = append
         self._build: Callable[[list[Any]], Any] | None = getattr(builder, method, None)
+        self.makes_node = self._build is not None
 
     def value(self, parts: list[Any]) -> Any:
         """The value of the production: what the builder makes of the parts that stay."""

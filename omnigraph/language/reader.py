@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from omnigraph.errors import ParseError
-from omnigraph.language.lalr_parser import LalrParser, NoSyntax, grammar_digest
+from omnigraph.language.lalr_parser import LalrParser, NoSyntax, TooDeep, grammar_digest
 from omnigraph.language.token import Token
 from omnigraph.light_dataclass import dataclass
+from omnigraph.query_limits import EXPRESSION_DEPTH_MAX, checkpoint
 from omnigraph.types import Span
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class GrammarReader(Generic[Tree]):
                 tree: Tree = self._fast_parser.parse(source)
             except NoSyntax:
                 pass  # Lark says what it expected
+            except TooDeep as deep:
+                raise _too_deep(source, token_span(deep.token)) from None
             except Fault as fault:
                 raise _parse_error(source, fault) from None
             else:
@@ -101,9 +104,11 @@ class GrammarReader(Generic[Tree]):
         _require_shallow(source)
         parser, lark = self._parser, import_module("lark.exceptions")
         try:
-            tree: Any = parser.parse(source)
+            tree = _parsed(parser, source)
         except Fault as fault:
             raise _parse_error(source, fault) from None
+        except RecursionError:
+            raise _too_deep(source, Span(0, 0)) from None
         except (lark.UnexpectedToken, lark.UnexpectedCharacters, lark.UnexpectedEOF) as cause:
             raise self._syntax_error(source, cause) from None
         return tree  # type: ignore[no-any-return]
@@ -131,6 +136,33 @@ class GrammarReader(Generic[Tree]):
         hint = self.end_hint(source) if ended else self.hint(source, span.start)
         text = f"unexpected {unexpected}{expected}"
         return ParseError.at(source, span, text, code="syntax", hint=hint)
+
+
+def _parsed(parser: "Lark", source: str) -> Any:
+    """Parse with a check for the deadline between tokens."""
+    steps = parser.parse_interactive(source)
+    lark = import_module("lark.exceptions")
+    try:
+        for count, _ in enumerate(steps.iter_parse()):
+            if not count % _CHECKED_EVERY:
+                checkpoint()
+        return steps.feed_eof()  # type: ignore[no-untyped-call]
+    except lark.UnexpectedToken as cause:
+        cause.interactive_parser = steps
+        raise
+
+
+_CHECKED_EVERY = 256  # tokens
+
+
+def _too_deep(source: str, span: Span) -> ParseError:
+    return ParseError.at(
+        source,
+        span,
+        f"nested deeper than {EXPRESSION_DEPTH_MAX} operators",
+        code="too-deep",
+        hint="split the expression, or pass values as a list parameter",
+    )
 
 
 def _parse_error(source: str, fault: Fault) -> ParseError:

@@ -30,6 +30,7 @@ from omnigraph.exec.changes.export import rows_as_now
 from omnigraph.exec.load.ndjson import Owner
 from omnigraph.exec.load.upsert import grouped
 from omnigraph.exec.points import Points
+from omnigraph.exec.values.sql_bounds import require_bounded_sql
 from omnigraph.pipeline.source_changes import ChangesReader, typed_by
 from omnigraph.pipeline.source_options import (
     SourceOptions,
@@ -144,6 +145,7 @@ def pin(options: SourceOptions) -> _PinnedRead:
 
 
 def _require_condition(reader: Any, where: str) -> None:
+    require_bounded_sql(where, "option where")
     try:
         reader.rows(["id"], filter=where, limit=1)
     except Reclaimed:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.deferred import deferred
+from omnigraph.exec.limits import Watch, watched_by
 from omnigraph.exec.profile import Figures, Profile, side_by_side
 from omnigraph.exec.read.object_fold import folded
 from omnigraph.exec.read.reading import Reading, now_ms
@@ -92,7 +93,8 @@ def _maker(
     *,
     counts: bool,
 ) -> "tuple[FrameMaker, Any]":
-    given = given_of(plan, dict(params), now_ms())
+    with watched_by(Watch(reading.limits)):
+        given = given_of(plan, dict(params), now_ms())
     for part in (plan,) if plan.union is None else plan.union.parts:
         reading.leave_files(part, snapshot)
     where = Where(store.where.uri, store.where.storage_options)

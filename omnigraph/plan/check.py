@@ -33,6 +33,9 @@ else:
     check_statement = deferred("omnigraph.plan.statements", "check_statement")
 
 
+_CLAUSES_A_STAGE = 3  # it runs as up to three operators
+
+
 @dataclass(frozen=True, slots=True)
 class TypedRead:
     """A checked read."""
@@ -132,6 +135,7 @@ def _stage(
 ) -> tuple[TypedStage, Scope]:
     """A stage, and the scope that it leaves."""
     names, after = scope.names, Scope(scope.names)
+    names.count_clause(stage.span, _CLAUSES_A_STAGE)
     for projection in stage.projections:
         if projection.object_fields:
             text = "an object cannot go on to another match"

@@ -23,7 +23,8 @@ InnerPattern = Callable[[Scope, tuple[ast.Clause, ...], Span, bool], ir.Slot]
 def condition_predicate(scope: Scope, condition: ast.Expr, inner_pattern: InnerPattern) -> ir.Expr:
     """The predicate of a condition in `match`."""
     references = _References(scope, inner_pattern)
-    return Typer(scope.names, references.of, references.entity, scope.path_value).truth(condition)
+    typer = Typer(scope.names, references.of, references.entity, scope.path_value)
+    return scope.names.with_terms(typer.truth(condition), condition.span)
 
 
 def expression_value(scope: Scope, value: ast.Expr, inner_pattern: InnerPattern) -> ir.Expr:

@@ -3,7 +3,7 @@
 Invariant: pure; every kind of expression is matched.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, assert_never
 
@@ -55,6 +55,81 @@ def needs(expression: ir.Expr) -> frozenset[str]:
             return needs(part)
         case _:
             assert_never(expression)
+
+
+def terms_in(expression: ir.Expr) -> int:
+    """Return how many leaves a condition has: comparisons, memberships and truth values."""
+    match expression:
+        case ir.And(parts=parts) | ir.Or(parts=parts):
+            return sum(map(terms_in, parts))
+        case ir.Not(part=part):
+            return terms_in(part)
+        case _:
+            return 1
+
+
+def depth_of(expression: ir.Expr) -> int:
+    """Return how many levels of `and`, `or` and `not` a condition has above its leaves."""
+    match expression:
+        case ir.And(parts=parts) | ir.Or(parts=parts):
+            return 1 + max(map(depth_of, parts))
+        case ir.Not(part=part):
+            return 1 + depth_of(part)
+        case _:
+            return 0
+
+
+def alternatives(parts: Sequence[ir.Expr]) -> ir.Expr:
+    """Return `or` of conditions; alternatives for one value become a list of constants.
+
+    `a = 1 or a = 2 or b > 3` is `a in [1, 2] or b > 3`, which takes no stack to evaluate. A list
+    stands where its first alternative stood.
+    """
+    lists = dict[tuple[ir.Expr, Scalar], list[ir.Constant]]()
+    places = list[ir.Expr | tuple[ir.Expr, Scalar]]()
+    for part in parts:
+        single = _alternative(part)
+        if single is None:
+            places.append(part)
+            continue
+        subject, scalar, constants = single
+        if (subject, scalar) not in lists:
+            lists[subject, scalar] = []
+            places.append((subject, scalar))
+        lists[subject, scalar].extend(constants)
+    made = list[ir.Expr]()
+    for place in places:
+        if not isinstance(place, tuple):
+            made.append(place)
+            continue
+        items = list(dict.fromkeys(lists[place]))
+        subject, scalar = place
+        if len(items) == 1:
+            made.append(ir.Compare(ir.CompareOp.EQ, subject, ir.Const(items[0], ValueType(scalar))))
+        else:
+            listed = ir.Const(tuple(items), ValueType(scalar, is_list=True))
+            made.append(ir.ListContains(listed, subject))
+    return made[0] if len(made) == 1 else ir.Or(tuple(made))
+
+
+def _alternative(part: ir.Expr) -> tuple[ir.Expr, Scalar, tuple[ir.Constant, ...]] | None:
+    """Return the value that a condition compares with constants; None for another condition."""
+    match part:
+        case ir.Compare(op=ir.CompareOp.EQ, left=subject, right=ir.Const() as constant):
+            pass
+        case ir.Compare(op=ir.CompareOp.EQ, left=ir.Const() as constant, right=subject):
+            pass
+        case ir.ListContains(items=ir.Const(value=tuple() as items, type=kind), value=subject):
+            return (subject, kind.scalar, items) if items and _is_subject(subject) else None
+        case _:
+            return None
+    if constant.value is None or constant.type.is_list or constant.type.is_vector:
+        return None
+    return (subject, constant.type.scalar, (constant.value,)) if _is_subject(subject) else None
+
+
+def _is_subject(value: ir.Expr) -> bool:
+    return isinstance(value, ir.Column | ir.EntityId | ir.EndpointId | ir.SlotRef)
 
 
 def type_of(expression: ir.Expr) -> ValueType:

@@ -5,9 +5,11 @@ the rows do not depend on the order chosen here. A walk of two or more hops keep
 written from, because self edges make its result depend on that.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterable, Set
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
 from omnigraph.deferred import deferred
 from omnigraph.language.query import ast
@@ -21,12 +23,16 @@ from omnigraph.plan.typed import (
     TypedStep,
     TypedWalk,
 )
+from omnigraph.query_limits import checkpoint
 from omnigraph.types import TableKey
 
 if TYPE_CHECKING:
     from omnigraph.plan import mutation_ir
 else:
     mutation_ir = deferred("omnigraph.plan", "mutation_ir")
+
+
+Item = TypeVar("Item")
 
 
 def lower(query: ast.Query, typed: Typed) -> "mutation_ir.Plan":
@@ -84,47 +90,176 @@ def _tail(name: str, typed: TypedRead, pattern: tuple[ir.PatternOp, ...]) -> ir.
     )
 
 
-class _Solver:
-    """Turns one block into operators, keeping track of bound variables and pending clauses."""
+class _Waiting(Generic[Item]):
+    """Items in their order, each until all the names it needs are bound."""
 
-    def __init__(self, pattern: TypedPattern, bound: frozenset[ir.Var]) -> None:
+    def __init__(self, items: Iterable[tuple[Item, frozenset[str]]], bound: Set[str]) -> None:
+        self._items = list[Item]()
+        self._missing = list[int]()  # names that an item still needs
+        self._waits_for = dict[str, list[int]]()
+        self._usable = list[int]()
+        self.left = set[int]()
+        for number, (item, needed) in enumerate(items):
+            missing = needed - bound
+            self._items.append(item)
+            self._missing.append(len(missing))
+            self.left.add(number)
+            for name in missing:
+                self._waits_for.setdefault(name, []).append(number)
+            if not missing:
+                self._usable.append(number)
+
+    def bind(self, name: str) -> None:
+        """Note that a name is bound."""
+        for number in self._waits_for.pop(name, ()):
+            self._missing[number] -= 1
+            if not self._missing[number]:
+                self._usable.append(number)
+
+    def take(self) -> list[Item]:
+        """Remove and return the items that need nothing more, in order."""
+        usable = sorted(self.left.intersection(self._usable))
+        self._usable.clear()
+        self.left.difference_update(usable)
+        return [self._items[number] for number in usable]
+
+    def take_these(self, numbers: Iterable[int]) -> list[Item]:
+        """Remove and return those of some items that still wait."""
+        taken = [number for number in numbers if number in self.left]
+        self.left.difference_update(taken)
+        return [self._items[number] for number in taken]
+
+
+class _Steps:
+    """The steps that are left: the first that closes a cycle, else the first that can be walked."""
+
+    def __init__(self, steps: tuple[TypedStep, ...], bound: Set[str]) -> None:
+        self._steps = steps
+        self._bound = bound
+        self._at = dict[ir.Var, list[int]]()
+        self._walkable, self._closing = list[int](), list[int]()
+        self._far_ends = Counter(_far_end(step) for step in steps if step.is_anchored)
+        self.left = set(range(len(steps)))
+        for number, step in enumerate(steps):
+            for var in {step.left, step.right}:
+                self._at.setdefault(var, []).append(number)
+            self._look(number)
+
+    def bind(self, name: str) -> None:
+        """Look again at the steps of a variable that is bound now."""
+        for number in self._at.get(ir.Var(name), ()):
+            self._look(number)
+
+    def _look(self, number: int) -> None:
+        if number not in self.left:
+            return
+        step = self._steps[number]
+        if self.source_of(step) is not None:
+            heappush(self._walkable, number)
+            if step.left in self._bound and step.right in self._bound:
+                heappush(self._closing, number)
+
+    def next(self) -> int | None:
+        """The number of the next step, if one can be walked."""
+        for waiting in (self._closing, self._walkable):
+            while waiting and waiting[0] not in self.left:
+                heappop(waiting)
+            if waiting:
+                return waiting[0]
+        return None
+
+    def __getitem__(self, number: int) -> TypedStep:
+        return self._steps[number]
+
+    def take(self, number: int) -> ir.Var | None:
+        """Remove a step; returns its far end if no other walk ends there."""
+        self.left.remove(number)
+        step = self._steps[number]
+        if not step.is_anchored:
+            return None
+        end = _far_end(step)
+        self._far_ends[end] -= 1
+        return end if not self._far_ends[end] else None
+
+    def is_far_end(self, var: ir.Var) -> bool:
+        """Whether a walk that is left ends at a variable."""
+        return self._far_ends[var] > 0
+
+    def source_of(self, step: TypedStep) -> ir.Var | None:
+        """The end to walk from, if it is bound."""
+        if step.is_anchored:
+            anchor = _anchor_of(step)
+            return anchor if anchor in self._bound else None
+        if step.left in self._bound:
+            return step.left
+        return step.right if step.right in self._bound else None
+
+
+class _Solver:
+    """Turns one block into operators, keeping track of bound variables and pending clauses.
+
+    Each clause waits in an index by the names it needs, so that a block takes time in proportion
+    to its clauses.
+    """
+
+    def __init__(self, pattern: TypedPattern, bound: Set[str]) -> None:
         self.pattern = pattern
         self.ready = set[str](bound)  # variables and slots that rows have
         self.ops = list[ir.PatternOp]()
         self.nodes = {node.var: node for node in pattern.nodes}
-        self.steps = list(pattern.steps)
+        self.steps = _Steps(pattern.steps, self.ready)
         conditions = [where for node in pattern.nodes for where in node.where]
-        self.filters = {where: needs(where) for where in (*conditions, *pattern.filters)}
-        self.semi_joins = list(pattern.semi_joins)
-        self.matches = list(pattern.matches)
+        needed = {where: needs(where) for where in (*conditions, *pattern.filters)}
+        self.own = dict[str, list[tuple[int, ir.Expr]]]()  # conditions on one variable alone
+        for number, (where, names) in enumerate(needed.items()):
+            if len(names) == 1:
+                self.own.setdefault(next(iter(names)), []).append((number, where))
+        self.filters = _Waiting(needed.items(), self.ready)
+        self.semi_joins = _Waiting(((j, j.pattern.uses) for j in pattern.semi_joins), self.ready)
+        self.matches = _Waiting(((m, m.pattern.uses) for m in pattern.matches), self.ready)
+        self._order = {var: number for number, var in enumerate(self.nodes)}
+        self._free: list[tuple[int, int, ir.Var]] | None = None  # no walk ends there
+        self._all = list[tuple[int, int, ir.Var]]()
 
     def solve(self) -> tuple[ir.PatternOp, ...]:
         self._flush()
-        while self.steps or self.nodes:
-            step = self._next_step()
-            goal = None if step is None else self._goal_of(step)
+        while self.steps.left or self.nodes:
+            checkpoint()
+            number = self.steps.next()
+            goal = None if number is None else self._goal_of(self.steps[number])
             if goal is not None:
                 self._scan(goal)
-            elif step is not None:
-                self._expand(step)
+            elif number is not None:
+                self._expand(number)
             else:
                 self._scan(self._next_node())
             self._flush()
         for unwind in self.pattern.unwinds:
             self.ops.append(unwind)
-            self.ready.add(unwind.out)
+            self._add(unwind.out)
             self._flush()
         for block in self.pattern.optionals:
-            inner = _Solver(block, self._bound()).solve()
+            inner = self._inner(block)
             self.ops.append(ir.LeftJoin(inner, block.binds))
-            self.ready.update(block.binds)
+            for name in block.binds:
+                self._add(name)
             self._flush()
-        left_over = [*self.filters, *self.semi_joins, *self.matches]
-        assert not left_over, f"{left_over} use what nothing binds"
+        left_over = [*self.filters.left, *self.semi_joins.left, *self.matches.left]
+        assert not left_over, f"{self.pattern} uses what nothing binds"
         return tuple(self.ops)
 
-    def _bound(self) -> frozenset[ir.Var]:
-        return frozenset(ir.Var(name) for name in self.ready)
+    def _inner(self, block: TypedPattern) -> tuple[ir.PatternOp, ...]:
+        return _Solver(block, block.uses & self.ready).solve()
+
+    def _add(self, name: str) -> None:
+        """Bind a name for everything that waits for it."""
+        if name in self.ready:
+            return
+        self.ready.add(name)
+        self.steps.bind(name)
+        self.filters.bind(name)
+        self.semi_joins.bind(name)
+        self.matches.bind(name)
 
     # Steps
 
@@ -134,24 +269,12 @@ class _Solver:
         is_goal = step.walk is not None and goal is not None and self._breadth(goal) == 0
         return goal if is_goal else None
 
-    def _next_step(self) -> TypedStep | None:
-        """A step that can be walked now: one that closes a cycle first, then as written."""
-        walkable = [step for step in self.steps if self._source_of(step) is not None]
-        closing = (s for s in walkable if s.left in self.ready and s.right in self.ready)
-        return next(closing, walkable[0] if walkable else None)
-
-    def _source_of(self, step: TypedStep) -> ir.Var | None:
-        """The end to walk from, if it is bound."""
-        if step.is_anchored:
-            anchor = _anchor_of(step)
-            return anchor if anchor in self.ready else None
-        if step.left in self.ready:
-            return step.left
-        return step.right if step.right in self.ready else None
-
-    def _expand(self, step: TypedStep) -> None:
-        self.steps.remove(step)
-        source = self._source_of(step)
+    def _expand(self, number: int) -> None:
+        step = self.steps[number]
+        freed = self.steps.take(number)
+        if freed is not None and self._free is not None and freed in self.nodes:
+            heappush(self._free, self._rank(self.nodes[freed]))
+        source = self.steps.source_of(step)
         assert source is not None
         forward = source == step.left
         out, node = (step.right, step.right_node) if forward else (step.left, step.left_node)
@@ -178,7 +301,7 @@ class _Solver:
                     source, out, step.edge_var, step.edge.table, node.table, direction, closes
                 )
             )
-            self.ready.add(step.edge_var)
+            self._add(step.edge_var)
         self._bind(out)
 
     def _expand_paths(
@@ -204,19 +327,30 @@ class _Solver:
                 walk.members,
             )
         )
-        self.ready.update(slot for slot in astuple(slots) if slot is not None)
+        for slot in astuple(slots):
+            if slot is not None:
+                self._add(slot)
 
     def _bind(self, var: ir.Var) -> None:
-        self.ready.add(var)
+        self._add(var)
         self.nodes.pop(var, None)
 
     # Scans
 
     def _next_node(self) -> TypedNode:
         """The unbound node with the narrowest condition; anchors of long walks come first."""
-        far_ends = {_far_end(step) for step in self.steps if step.is_anchored}
-        free = [node for node in self.nodes.values() if node.var not in far_ends]
-        return min(free or self.nodes.values(), key=self._breadth)
+        if self._free is None:
+            self._all = sorted(map(self._rank, self.nodes.values()))
+            self._free = [rank for rank in self._all if not self.steps.is_far_end(rank[2])]
+        for waiting in (self._free, self._all):
+            while waiting and waiting[0][2] not in self.nodes:
+                heappop(waiting)
+            if waiting:
+                return self.nodes[waiting[0][2]]
+        raise AssertionError("a block has an unbound node")
+
+    def _rank(self, node: TypedNode) -> tuple[int, int, ir.Var]:
+        return self._breadth(node), self._order[node.var], node.var
 
     def _breadth(self, node: TypedNode) -> int:
         """0 names one node, 1 fixes some property, 2 has a condition, 3 has none."""
@@ -229,12 +363,11 @@ class _Solver:
         return 2 if own else 3
 
     def _own_filters(self, var: ir.Var) -> list[ir.Expr]:
-        return [where for where, needed in self.filters.items() if needed == {var}]
+        own = self.own.get(var, ())
+        return [where for number, where in own if number in self.filters.left]
 
     def _scan(self, node: TypedNode) -> None:
-        own = self._own_filters(node.var)
-        for where in own:
-            del self.filters[where]
+        own = self.filters.take_these(number for number, _ in self.own.get(node.var, ()))
         condition = conjunction(own)
         self.ops.append(ir.NodeScan(node.var, node.node.table, condition, node.members))
         self._bind(node.var)
@@ -244,20 +377,15 @@ class _Solver:
     def _flush(self) -> None:
         """Apply every condition whose variables are bound: plain ones, then inner patterns."""
         self._flush_filters()
-        for match in _take(self.matches, lambda m: m.pattern.uses <= self.ready):
-            inner = _Solver(match.pattern, self._bound()).solve()
-            self.ops.append(ir.Matches(inner, match.slot, match.exists))
-            self.ready.add(match.slot)
+        for match in self.matches.take():
+            self.ops.append(ir.Matches(self._inner(match.pattern), match.slot, match.exists))
+            self._add(match.slot)
         self._flush_filters()
-        for join in _take(self.semi_joins, lambda j: j.pattern.uses <= self.ready):
-            inner = _Solver(join.pattern, self._bound()).solve()
-            self.ops.append(ir.SemiJoin(inner, join.anti))
+        for join in self.semi_joins.take():
+            self.ops.append(ir.SemiJoin(self._inner(join.pattern), join.anti))
 
     def _flush_filters(self) -> None:
-        usable = [where for where, needed in self.filters.items() if needed <= self.ready]
-        for where in usable:
-            del self.filters[where]
-        condition = conjunction(usable)
+        condition = conjunction(self.filters.take())
         if condition is not None:
             self.ops.append(ir.Filter(condition))
 
@@ -272,16 +400,6 @@ def _reversed(direction: ir.Direction) -> ir.Direction:
             return ir.Direction.BOTH
         case _:
             assert_never(direction)
-
-
-Waiting = TypeVar("Waiting")
-
-
-def _take(waiting: list[Waiting], usable: Callable[[Waiting], bool]) -> list[Waiting]:
-    """Remove and return the items that are usable."""
-    taken = [item for item in waiting if usable(item)]
-    waiting[:] = [item for item in waiting if item not in taken]
-    return taken
 
 
 def _anchor_of(step: TypedStep) -> ir.Var:

@@ -79,6 +79,9 @@ class _Pattern:
         self.later = list[ast.Expr]()  # conditions of traversals
 
     def check(self, clauses: tuple[ast.Clause, ...]) -> TypedPattern:
+        for clause in clauses:
+            if not isinstance(clause, ast.Filter):
+                self.names.count_clause(clause.span)
         self.declared = {
             clause.variable.name: self.names.matched(clause.type_name)
             for clause in clauses
@@ -126,6 +129,7 @@ class _Pattern:
         bound = self._bind_node(binding.variable, node)
         for match in binding.properties:
             predicate = self._property_match(bound.var, node, match)
+            self.names.with_terms(predicate, match.span)
             if bound.var in self.nodes:
                 self.where.setdefault(bound.var, []).append(predicate)
             else:  # a variable of the row around this block

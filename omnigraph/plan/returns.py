@@ -155,6 +155,7 @@ class _Return:
             hint = "a condition on rows belongs into match"
             raise self.scope.names.fail(given.span, text, code="T9", hint=hint)
         condition = self._typer(self._sorted_reference).truth(given)
+        self.scope.names.with_terms(condition, given.span)
         self._require_grouped(given, condition)
         return condition
 

@@ -11,7 +11,9 @@ from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.query import ast
 from omnigraph.light_dataclass import dataclass
+from omnigraph.plan.expressions import terms_in
 from omnigraph.plan.ir import Computed, Expr, Member, Param, PathSlots, Slot, SlotRef, Var
+from omnigraph.query_limits import CONDITION_TERMS_MAX, QUERY_CLAUSES_MAX
 from omnigraph.types import Scalar, Span, ValueType
 
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
@@ -75,6 +77,8 @@ class Names:
     on_the_way: set[str] = field(default_factory=set)  # edges and nodes that a walk names
     _vars: int = 0
     _slots: int = 0
+    _terms: int = 0
+    _clauses: int = 0
 
     def anonymous(self) -> Var:
         """A variable no query can write."""
@@ -84,6 +88,24 @@ class Names:
     def slot(self, purpose: str) -> Slot:
         self._slots += 1
         return Slot(f"{purpose}:{self._slots}")
+
+    def with_terms(self, condition: Expr, span: Span) -> Expr:
+        """Count the terms of a condition and return it. Raises T26 if the query has too many."""
+        self._terms += terms_in(condition)
+        if self._terms > CONDITION_TERMS_MAX:
+            text = f"the conditions of a query have more than {CONDITION_TERMS_MAX} terms"
+            hint = "pass alternatives for one property as a list: $p.age in $ages"
+            raise self.fail(span, text, code="T26", hint=hint)
+        return condition
+
+    def count_clause(self, span: Span, weight: int = 1) -> None:
+        """Count a binding, traversal, list, block or stage. Raises T26 if the query has too
+        many."""
+        self._clauses += weight
+        if self._clauses > QUERY_CLAUSES_MAX:
+            text = f"a query has more than {QUERY_CLAUSES_MAX} bindings, traversals and blocks"
+            hint = "split the query, or unwind a list parameter"
+            raise self.fail(span, text, code="T26", hint=hint)
 
     def compute(self, value: Expr, value_type: ValueType) -> Param:
         """The parameter that holds the value of an expression which reads no row."""

@@ -252,7 +252,7 @@ def _cascades(names: Names, target: Type) -> tuple[mutation_ir.Cascade, ...]:
 
 
 def _where(names: Names, owner: Type, condition: ast.Expr) -> ir.Expr:
-    return _typer(names, owner).truth(condition)
+    return names.with_terms(_typer(names, owner).truth(condition), condition.span)
 
 
 def _typer(names: Names, owner: Type | None) -> Typer:

@@ -14,7 +14,7 @@ from omnigraph.catalog.regex import regex_error
 from omnigraph.language.query import ast
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
-from omnigraph.plan.expressions import needs, type_of
+from omnigraph.plan.expressions import alternatives, needs, type_of
 from omnigraph.plan.function_types import Function, arithmetic_type, common_type, is_moment
 from omnigraph.plan.functions import FUNCTIONS
 from omnigraph.plan.operands import (
@@ -28,6 +28,7 @@ from omnigraph.plan.operands import (
     require_enum_value,
 )
 from omnigraph.plan.scope import Names
+from omnigraph.query_limits import checkpoint
 from omnigraph.types import INTEGERS, NUMERICS, Scalar, Span, ValueType
 
 Leaf = Callable[[ast.Expr], ir.Expr]
@@ -75,6 +76,7 @@ class Typer:
 
     def value(self, expression: ast.Expr) -> ir.Expr:
         """An expression of any type."""
+        checkpoint()
         match expression:
             case ast.Literal() | ast.ListLiteral():
                 return literal_operand(expression)
@@ -103,7 +105,7 @@ class Typer:
             case ast.And(conditions=parts):
                 return ir.And(tuple(map(self.truth, parts)))
             case ast.Or(conditions=parts):
-                return ir.Or(tuple(map(self.truth, parts)))
+                return alternatives([self.truth(part) for part in parts])
             case (
                 ast.Variable()
                 | ast.PropertyRef()

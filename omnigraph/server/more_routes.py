@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from omnigraph.arguments import as_given
 from omnigraph.errors import BadRequest, Forbidden, NotFound
+from omnigraph.exec.limits import Limits, watched
 from omnigraph.exec.read.result import json_rows
 from omnigraph.graph.handles import Transaction
 from omnigraph.graph.source_text import USE_QUERY
@@ -179,13 +180,16 @@ def diff(call: RouteCall) -> Answer:
 def lint(call: RouteCall) -> Answer:
     """Check every query of a text against the schema."""
     body = call.json(wire_beyond.TextRequest)
-    return answered(lint_text(body.query, call.graph.schema.catalog).to_json())
+    with watched(Limits.from_environment(), call.stop):
+        report = lint_text(body.query, call.graph.schema.catalog)
+    return answered(report.to_json())
 
 
 def explain(call: RouteCall) -> Answer:
     """The plan of a query: what would be done, in which order."""
     body = call.json(wire_beyond.TextRequest)
-    plan = compile_query(body.query, call.graph.schema.catalog, body.name)
+    with watched(Limits.from_environment(), call.stop):
+        plan = compile_query(body.query, call.graph.schema.catalog, body.name)
     text = explain_plan(plan).rstrip("\n")
     return answered(wire_beyond.ExplainOutput(query_name=plan.name, plan=text.splitlines()))
 

@@ -28,6 +28,7 @@ from omnigraph.errors import (
     Refused,
     VersionMismatch,
 )
+from omnigraph.exec.limits import Limits, watched
 from omnigraph.exec.mutate.apply_statement import apply_statement, apply_to_rows
 from omnigraph.exec.mutate.staging import Staging
 from omnigraph.exec.mutate.validate import validate
@@ -123,7 +124,8 @@ def request(
     """A request with bound parameters; `now()` is the current time. Without `retries`, those of
     the environment."""
     values = bind_parameters(plan.parameters, params)
-    given = given_of(plan, values, time.time_ns() // 1_000_000)
+    with watched(Limits.from_environment()):
+        given = given_of(plan, values, time.time_ns() // 1_000_000)
     again = _checked_retries(retries, if_commit)
     if once is not None:
         require_text("the name of a mutation `once`", once)

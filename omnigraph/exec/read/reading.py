@@ -65,16 +65,18 @@ class Reading:
         params: Mapping[str, ir.Constant],
         snapshot: Snapshot,
         stop: Stop | None = None,
+        started: float | None = None,
     ) -> QueryResult:
-        """The rows of a plan in one snapshot."""
-        given = given_of(plan, params, now_ms())
+        """Return the rows of a plan in one snapshot. The deadline counts from `started`
+        (`time.perf_counter`), by default from now."""
+        watch = Watch(self.limits, stop, started)
+        with watched_by(watch):
+            given = given_of(plan, params, now_ms())
         if plan.union is None:
-            return self._read(plan, given, snapshot, stop)
-        started, results = time.perf_counter(), list[QueryResult]()
+            return self._read(plan, given, snapshot, stop, watch.started)
+        results = list[QueryResult]()
         for part in plan.union.parts:
-            spent_ms = int((time.perf_counter() - started) * 1000)
-            left = stop or Stop(max(self.limits.time_ms_max - spent_ms, 1))
-            results.append(self._read(part, given, snapshot, left))
+            results.append(self._read(part, given, snapshot, stop, watch.started))
         return united(plan, results)
 
     def rows_of(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> QueryResult:
@@ -82,22 +84,33 @@ class Reading:
         return self._read(plan, given, snapshot, None)
 
     def _read(
-        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, stop: Stop | None
+        self,
+        plan: ir.ReadPlan,
+        given: Given,
+        snapshot: Snapshot,
+        stop: Stop | None,
+        started: float | None = None,
     ) -> QueryResult:
         asked = cut_plan(plan, given)
         result = self._looked_up(asked, given, snapshot, stop)
         if result is not None:
             return result
         with self._history.lost.reading(snapshot):
-            return self._undamaged(lambda: self._ran(asked, given, snapshot, stop))
+            return self._undamaged(lambda: self._ran(asked, given, snapshot, stop, started))
 
     def _ran(
-        self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, stop: Stop | None
+        self,
+        plan: ir.ReadPlan,
+        given: Given,
+        snapshot: Snapshot,
+        stop: Stop | None,
+        started: float | None,
     ) -> QueryResult:
-        running = self._running(plan, given, snapshot, stop=stop)
+        running = self._running(plan, given, snapshot, stop=stop, started=started)
         tables = running.context.tables
         if running.prepared in tables.small:
-            small = running.small()
+            with watched_by(running.context.watch):
+                small = running.small()
             if small is not None:
                 if running.prepared.lookup is not None:
                     running.prepared.lookup.bind(tables)
@@ -200,6 +213,7 @@ class Reading:
         snapshot: Snapshot,
         *,
         stop: Stop | None = None,
+        started: float | None = None,
     ) -> Run:
         tables = self._view(snapshot)
         ranker = Ranker(tables, given, self.embedder)
@@ -208,7 +222,7 @@ class Reading:
         context = Context(
             tables,
             Evaluator(given, ranker.text_matches),
-            Watch(self.limits, stop),
+            Watch(self.limits, stop, started),
             TraversalMode(environment.TRAVERSAL.read()),
             environment.FRONTIER.read(),
             prepared.columns_read,

@@ -24,6 +24,8 @@ from omnigraph.catalog.steps import AddProperty
 from omnigraph.errors import BadRequest
 from omnigraph.exec.values.default_cells import default_cells
 from omnigraph.exec.values.from_columns import converted
+from omnigraph.exec.values.sql_bounds import require_bounded_sql
+from omnigraph.query_limits import BACKFILL_OPERATORS_MAX
 
 _VOLATILE = re.compile(
     r"""(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*")"""
@@ -117,6 +119,7 @@ def evaluated(rows: pa.RecordBatch, expression: str) -> pa.Array:
     # Most processes only read, and importing DataFusion takes a second.
     from datafusion import SessionConfig, SessionContext  # noqa: PLC0415
 
+    require_bounded_sql(expression, "backfill expression", BACKFILL_OPERATORS_MAX)
     # Names are case-sensitive, as in the schema.
     settings = SessionConfig().set("datafusion.sql_parser.enable_ident_normalization", "false")
     session: Any = SessionContext(settings.with_target_partitions(1))

@@ -28,7 +28,7 @@ from omnigraph.exec.search import bm25_index, vectors
 from omnigraph.exec.search.bm25_index import TextIndex
 from omnigraph.exec.search.schema_indexes import is_kind, metric_of
 from omnigraph.exec.search.vectors import Vectors
-from omnigraph.exec.values.analyse import terms
+from omnigraph.exec.values.analyse import searched_words, terms
 from omnigraph.plan.ir import TextMode
 from omnigraph.storage.lance.reader import TableReader
 
@@ -63,8 +63,10 @@ def matching_ids(
     """The ids of the rows whose text shares a term with the query, or nearly does, in id order."""
     if not terms(query):
         return pa.array([], pa.utf8())
-    if mode is TextMode.ANY_TOKEN and ask_disk(reader, column, cache):
-        return matching_on_disk(reader, column, query, among)
+    if mode is TextMode.ANY_TOKEN:
+        words = words_for_disk(reader, column, query, cache)
+        if words is not None:
+            return matching_on_disk(reader, column, words, among)
     index = text(reader, column, cache=cache)
     match mode:
         case TextMode.FUZZY:
@@ -102,21 +104,30 @@ def text(reader: TableReader, column: str, *, cache: Cache) -> TextIndex:
     return derived(TEXT, reader, column, cache)
 
 
-def ask_disk(reader: TableReader, column: str, cache: Cache) -> bool:
-    """Whether the index on disk answers: the first searches do not pay to invert the column."""
+def words_for_disk(
+    reader: TableReader, column: str, query: str, cache: Cache
+) -> Sequence[str] | None:
+    """Return the words to look up in the index on disk; None if the inverted column answers.
+
+    The first searches do not pay to invert the column, unless they have more words than the index
+    on disk answers faster.
+    """
     key = key_of(TEXT, reader.pin, column)
     if cache.get(key) is not None:
-        return False
-    known = _is_indexed(reader, column, IndexKind.FULL_TEXT)
-    return known and cache.use(key) <= COSTS.inverted_build_uses
+        return None
+    is_indexed = _is_indexed(reader, column, IndexKind.FULL_TEXT)
+    if not is_indexed or cache.use(key) > COSTS.inverted_build_uses:
+        return None
+    words = searched_words(query)
+    return words if len(words) <= COSTS.disk_words_max else None
 
 
 def matching_on_disk(
-    reader: TableReader, column: str, query: str, among: pa.Array | None
+    reader: TableReader, column: str, words: Sequence[str], among: pa.Array | None
 ) -> pa.Array:
-    # Lance compares rows that the index does not cover one by one.
-    full_text = {"query": query, "columns": [column]}
-    ids = reader.rows(["id", "_score"], full_text_query=full_text).column("id").combine_chunks()
+    """Return the ids of the rows that have a term of these words, in id order, by the index on
+    disk."""
+    ids = reader.ids_with_any_word(column, words)
     if among is not None:
         ids = ids.filter(pc.is_in(ids, value_set=among))
     return ids.take(pc.sort_indices(ids))

@@ -63,9 +63,11 @@ def matching_numbers(
     """The numbers of the rows whose text shares a term with the query, or nearly does."""
     if not terms(query):
         return _NONE
-    if mode is TextMode.ANY_TOKEN and search.ask_disk(reader, column, cache):
-        ids = search.matching_on_disk(reader, column, query, None)
-        return _only(numbering.locate(ids), among, len(numbering))
+    if mode is TextMode.ANY_TOKEN:
+        words = search.words_for_disk(reader, column, query, cache)
+        if words is not None:
+            ids = search.matching_on_disk(reader, column, words, None)
+            return _only(numbering.locate(ids), among, len(numbering))
     index = search.text(reader, column, cache=cache)
     match mode:
         case TextMode.FUZZY:

@@ -58,6 +58,20 @@ def terms(text: str) -> list[str]:
     return [stem for stem in stems if stem is not None]
 
 
+def searched_words(text: str) -> list[str]:
+    """Return one word of a text for each distinct term, in order.
+
+    The words hold letters and digits alone, so no other reader finds an operator or a quote in
+    them, and their terms are `terms(text)`.
+    """
+    words: dict[str, str] = {}
+    for word in text.translate(_characters().split).split(" "):
+        stem = term(word)
+        if stem is not None:
+            words.setdefault(stem, word)
+    return list(words.values())
+
+
 def highlighted(text: str, sought: Collection[str], before: str, after: str) -> str:
     """The text with marks around every word whose term is one of these."""
     parts, end = list[str](), 0

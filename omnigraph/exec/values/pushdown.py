@@ -14,6 +14,8 @@ from omnigraph.exec.values.constants import CONSTANTS, Given, fit, holds, mirror
 from omnigraph.exec.values.scalars import SCALARS, quoted
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
+from omnigraph.plan.expressions import conjunction, depth_of, terms_in
+from omnigraph.query_limits import CONDITION_TERMS_MAX, FILTER_DEPTH_MAX
 from omnigraph.types import FLOATS, NUMERICS, Scalar, ValueType
 
 NameOf = Callable[[ir.Column], str | None]
@@ -33,17 +35,27 @@ class Pushed:
 
 
 def push_down(where: ir.Expr | None, given: Given, name_of: NameOf) -> Pushed:
-    """As much of the condition as Lance can decide exactly."""
+    """As much of the condition as Lance can decide exactly, within its stack.
+
+    Lance follows a filter by recursion: too many alternatives end the process, and nested `NOT`
+    takes it exponential time. What exceeds the bounds is evaluated here.
+    """
     if where is None:
         return Pushed(None, None)
-    parts = where.parts if isinstance(where, ir.And) else (where,)
     writer = _FilterWriter(given, name_of)
-    written = [(part, writer.condition(part)) for part in parts]
-    filters = [text for _, text in written if text is not None]
-    rest = tuple(part for part, text in written if text is None)
+    filters, rest, terms = list[str](), list[ir.Expr](), 0
+    for part in where.parts if isinstance(where, ir.And) else (where,):
+        size = terms_in(part)
+        fits = terms + size <= CONDITION_TERMS_MAX and depth_of(part) <= FILTER_DEPTH_MAX
+        text = writer.condition(part) if fits else None
+        if text is None:
+            rest.append(part)
+        else:
+            filters.append(text)
+            terms += size
     return Pushed(
         " AND ".join(f"({text})" for text in filters) or None,
-        None if not rest else rest[0] if len(rest) == 1 else ir.And(rest),
+        conjunction(rest),
     )
 
 

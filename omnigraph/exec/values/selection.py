@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import scalar_of
 from omnigraph.catalog.model import Type
 from omnigraph.costs import COSTS
+from omnigraph.exec.limits import Limits, watched
 from omnigraph.exec.values.columns import ColumnNames, absent, in_one
 from omnigraph.exec.values.constants import CONSTANTS, Given
 from omnigraph.exec.values.evaluate import Evaluator
@@ -76,11 +77,21 @@ def by_id(owner: Type, where: ir.Expr) -> ir.Expr:
 
 def select_among(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:
     """The rows of a table for which the condition is true."""
+    with watched(Limits.from_environment()):
+        return _selected(rows, where, given)
+
+
+def _selected(rows: pa.Table, where: ir.Expr, given: Given) -> pa.Table:
     return rows.filter(pa.array(Evaluator(given, _no_text_search).keep(where, _bound(rows))))
 
 
 def evaluated_over(rows: pa.Table, value: ir.Expr, given: Given) -> pa.Array:
     """The values of an expression over the rows of a table."""
+    with watched(Limits.from_environment()):
+        return _evaluated(rows, value, given)
+
+
+def _evaluated(rows: pa.Table, value: ir.Expr, given: Given) -> pa.Array:
     return Evaluator(given, _no_text_search).values(value, _bound(rows))
 
 

@@ -13,6 +13,7 @@ from omnigraph.draw.bar_chart import bar_chart
 from omnigraph.draw.node_link import PictureEdge, PictureNode, node_link_picture
 from omnigraph.draw.svg import Picture, colour_of
 from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.exec.limits import Limits, watched
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.plan import ir
 from omnigraph.plan.compile import compile_query
@@ -90,7 +91,8 @@ def query(call: RouteCall) -> Answer:
 
 def _ask(call: RouteCall, asked: _Asked, catalog: Catalog, commit_id: str) -> None:
     try:
-        asked.plan = compile_query(asked.text, catalog, asked.name)
+        with watched(Limits.from_environment(), call.stop):
+            asked.plan = compile_query(asked.text, catalog, asked.name)
         if not isinstance(asked.plan, ir.ReadPlan):
             raise BadRequest("this page reads", "run a mutation with omnigraph mutate or the API")
         missing = [p.name for p in asked.plan.parameters if _needs(p) and p.name not in asked.given]
@@ -146,7 +148,10 @@ def _parameters(asked: _Asked) -> list[dict[str, Any]]:
 
 def _names(text: str, catalog: Catalog) -> list[str]:
     """The queries of a text, where it can be read."""
-    return [each.name for each in lint(text, catalog).results] if text.strip() else []
+    if not text.strip():
+        return []
+    with watched(Limits.from_environment()):
+        return [each.name for each in lint(text, catalog).results]
 
 
 def _here(call: RouteCall, view: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata
+from lance.query import MatchQuery
 
 from omnigraph.costs import COSTS
 from omnigraph.light_dataclass import dataclass
@@ -152,6 +153,15 @@ class TableReader:
                 self._arriving(batch.nbytes)
                 batches.append(batch)
             return pa.Table.from_batches(batches, stream.schema)
+
+    def ids_with_any_word(self, column: str, words: Sequence[str]) -> pa.Array:
+        """Return the ids of the rows whose text has a term of these words, by the text index.
+
+        Rows that the index does not cover are compared one by one. A word is letters and digits:
+        Lance would read quotes in a plain text query as a phrase, which needs another index.
+        """
+        query = MatchQuery(" ".join(words), column)
+        return self.rows([KEY, "_score"], full_text_query=query)[KEY].combine_chunks()
 
     def written_since(self, version: int, columns: Sequence[str]) -> pa.Table:
         """The rows written after a version of this table's branch, with their row ids."""

@@ -115,6 +115,19 @@ def test_a_query_without_terms_matches_nothing(docs: Docs) -> None:
     assert bm25(docs.reader, "title", "")[0].to_pylist() == []
 
 
+@pytest.mark.parametrize("query", ['"deep learning"', '"the"', '""', '"', "deep OR -cooking"])
+def test_an_index_changes_no_answer_to_a_search_with_signs(docs: Docs, query: str) -> None:
+    expected = _matching(docs.reader, query)
+    docs.index()
+    assert _matching(docs.reader, query) == expected
+
+
+def test_a_search_of_more_words_than_the_index_on_disk_takes_finds_the_same(docs: Docs) -> None:
+    docs.index()
+    query = " ".join(["graphs", *(f"w{n}" for n in range(1000))])
+    assert _matching(docs.reader, query) == ["a", "b"]
+
+
 def test_fuzzy_finds_a_word_that_is_misspelt(docs: Docs) -> None:
     assert _matching(docs.reader, "lerning", TextMode.FUZZY) == ["b", "d"]
     assert _matching(docs.reader, "lerning") == []
@@ -174,7 +187,11 @@ _STEPS = st.lists(
     min_size=1,
     max_size=5,
 )
-_QUERIES = st.lists(st.sampled_from([*_WORDS, "grapf", "lern", "the"]), max_size=4).map(" ".join)
+_MARKS = ['"', "(", ")", "-", "+", "~", "*", "^2", "title:", "OR", "'", "\\", "{", "\x00", "\n"]
+_QUERIES = st.one_of(
+    st.lists(st.sampled_from([*_WORDS, *_MARKS, "grapf", "lern", "the"]), max_size=4).map(" ".join),
+    st.lists(st.sampled_from(_WORDS), max_size=3).map(lambda words: f'"{" ".join(words)}"'),
+)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
