@@ -14,7 +14,7 @@ import typer
 
 from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
-from omnigraph.cli.change_text import conflict_lines, kept_edge_lines, preview_lines
+from omnigraph.cli.change_text import conflict_lines, kept_edge_lines, preview_lines, schema_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.failure_document import conflict_document
 from omnigraph.cli.options import (
@@ -245,10 +245,12 @@ def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
         show_refusal(MergeConflicts(outcome.conflicts), into, source, as_json=False)
     if outcome.dry_run:
         show(f"would merge {source} into {into}: {outcome.kind}")
-        for line in preview_lines(outcome.changes.counts()):
+        for line in preview_lines(outcome.changes.counts(), outcome.schema_steps):
             show(line)
     else:
         show(f"merged {source} into {into}: {outcome.kind}")
+        for line in schema_lines(outcome.schema_steps):
+            show(line)
     for line in kept_edge_lines(outcome.kept_edges):
         show(line)
     if outcome.branch_deleted:

@@ -13,7 +13,6 @@ from omnigraph.cli.commit_text import (
     commit_line,
     commit_lines,
     described,
-    schema_changes,
     short_chars,
 )
 from omnigraph.cli.engine import open_graph
@@ -33,7 +32,7 @@ from omnigraph.cli.terminal import plain_errors, show, show_json
 from omnigraph.draw.commit_order import in_order, reachable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping
 
     from omnigraph.graph import Graph
     from omnigraph.storage.records import Commit
@@ -69,8 +68,8 @@ def list_(
     """List the commits of a branch, or of all, newest first.
 
     A line has the id's beginning, when (UTC), who, the branches and tags that lead there, the rows
-    that were inserted (+), updated (~) and deleted (-) by type, [schema] where the schema
-    changed, and the message.
+    that were inserted (+), updated (~) and deleted (-) by type, the first step of a schema change
+    as [schema: …], and the message.
     """
     with plain_errors():
         actor = _actor(filter)
@@ -84,17 +83,12 @@ def list_(
             commits = graph.commits.list(
                 branch or MAIN, actor=actor, limit=limit, all_branches=every
             )
-            names, reshaping = _labels(graph, commits) if not (json or verbose) else ({}, ())
+            names: Names = graph.commits.names() if not (json or verbose) else {}
         if json:
             show_json({"commits": [commit_document(commit) for commit in commits]})
             return
-        for line in map(_verbose, commits) if verbose else commit_lines(commits, names, reshaping):
+        for line in map(_verbose, commits) if verbose else commit_lines(commits, names):
             show(line)
-
-
-def _labels(graph: Graph, commits: Sequence[Commit]) -> tuple[Names, Collection[str]]:
-    """The branches and tags by commit, and which of these commits changed the schema."""
-    return graph.commits.names(), schema_changes(commits, graph.commits.get)
 
 
 def _actor(filter: str | None) -> str | None:
@@ -126,11 +120,11 @@ def _draw(graph: Graph, branch: str | None, limit: int | None) -> None:
         commits = reachable(commits, [commit.id for commit in newest])
     order = in_order(commits)
     short = short_chars(order)
-    labels, reshaping = _labels(graph, order)
+    labels = graph.commits.names()
     for row, commit in lanes.drawn(order[:limit]):
         text = ""
         if commit is not None:
-            text = commit_line(commit, labels.get(commit.id, ()), short, 0, reshaping)
+            text = commit_line(commit, labels.get(commit.id, ()), short)
         show(f"{row} {text}".rstrip() if text else row)
 
 
@@ -151,14 +145,14 @@ def show_one(
     with plain_errors():
         with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
             resolved = graph.commits.get(commit)
-            names, reshaping = _labels(graph, [resolved]) if not (json or verbose) else ({}, ())
+            names: Names = graph.commits.names() if not (json or verbose) else {}
         document = commit_document(resolved)
         if json:
             show_json(document)
             return
         stored = [(key, str(value)) for key, value in document.items() if value]
         known = names.get(resolved.id, ())
-        for title, text in stored if verbose else described(resolved, known, reshaping):
+        for title, text in stored if verbose else described(resolved, known):
             show(f"{title}: {text}")
 
 

@@ -25,6 +25,7 @@ from omnigraph.cli.branch import (
     show_merge,
 )
 from omnigraph.cli.branch import show_refusal as show_conflicts
+from omnigraph.cli.change_text import schema_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     MAIN,
@@ -308,6 +309,7 @@ def _lines(review: Review) -> list[str]:
         lines.append(f"{review.state}{merge} by {review.ended_by or 'somebody'} at {ended}")
     if review.required_approvals:
         lines.append(f"needs {review.required_approvals} approval(s)")
+    lines += schema_lines(review.schema_steps)
     for approval in review.approvals:
         lapsed = "" if approval.is_current else " (lapsed)"
         lines.append(f"approved by {approval.actor} at {approval.source_commit}{lapsed}")

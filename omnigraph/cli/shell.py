@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.address import graph_uri
-from omnigraph.cli.change_text import conflict_lines, diff_lines
-from omnigraph.cli.commit_text import commit_lines, schema_changes
+from omnigraph.cli.change_text import conflict_lines, diff_lines, schema_lines
+from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.load_call import RowsType
@@ -157,8 +157,7 @@ class Session:
                 self._to_branch(rest)
             case ".commits":
                 commits = self.graph.commits.list(self.branch, limit=_number(rest, 10))
-                reshaping = schema_changes(commits, self.graph.commits.get)
-                for line in commit_lines(commits, self.graph.commits.names(), reshaping):
+                for line in commit_lines(commits, self.graph.commits.names()):
                     show(line)
             case ".param":
                 self._param(rest)
@@ -210,7 +209,10 @@ class Session:
             raise BadRequest(".diff is between two points", "write .diff main~1 main")
         before, after = points if len(points) == 2 else (self.branch, points[0])
         count = 0
-        for change in self.graph.diff(before, after):
+        changes = self.graph.diff(before, after)
+        for line in schema_lines(changes.schema_steps):
+            show(line)
+        for change in changes:
             count += 1
             for line in diff_lines(change):
                 show(line)

@@ -131,7 +131,7 @@ class Graph(
         self.branches = BranchesView(
             store, schemas, guard, self._late_reading, self._rules, self._reviews
         )
-        self.reviews = ReviewsView(store, guard, self._reviews, self.branches)
+        self.reviews = ReviewsView(store, schemas, guard, self._reviews, self.branches)
         self.tags = TagsView(store, guard)
         self.commits = CommitsView(store, schemas, guard)
         self.recoveries = RecoveriesView(store, guard)

@@ -119,7 +119,7 @@ class MergeVerb:
 
     @property
     def _gate(self) -> ReviewGate:
-        return ReviewGate(self._store, self._guard, self._reviews)
+        return ReviewGate(self._store, self._schemas, self._guard, self._reviews)
 
     def _approved(
         self, source: str, into: str, actor: str | None, once: str | None

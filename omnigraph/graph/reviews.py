@@ -19,6 +19,7 @@ from omnigraph.arguments import checked
 from omnigraph.deferred import deferred
 from omnigraph.errors import BadRequest, LimitExceeded, OwnReview, PreconditionFailed, ReviewEnded
 from omnigraph.exec.progress import Progress
+from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.merge_verb import MergeVerb
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_gate import ReviewGate
@@ -59,13 +60,18 @@ class ReviewsView:
     """The reviews of a graph."""
 
     def __init__(
-        self, store: Store, guard: PolicyGuard, records: ReviewRecords, branches: MergeVerb
+        self,
+        store: Store,
+        schemas: Schemas,
+        guard: PolicyGuard,
+        records: ReviewRecords,
+        branches: MergeVerb,
     ) -> None:
         self._store = store
         self._guard = guard
         self._records = records
         self._branches = branches
-        self._gate = ReviewGate(store, guard, records)
+        self._gate = ReviewGate(store, schemas, guard, records)
 
     @checked
     def open(

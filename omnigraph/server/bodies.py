@@ -39,6 +39,7 @@ def commit_output(commit: Commit) -> wire.CommitOutput:
         metadata=shown_metadata(commit) or UNSET,
         merged_branch=UNSET if commit.merged_from is None else commit.merged_from[0],
         counts=_counts(commit) or UNSET,
+        schema_steps=[step.to_json() for step in commit.schema_steps] or UNSET,
     )
 
 
@@ -126,7 +127,7 @@ def _load_indexes(indexes: LoadIndexes) -> wire.LoadIndexesOutput | UnsetType:
     )
 
 
-_PREVIEW = ("kept_edges", "dry_run", "statistics", "merge_conflicts", "changes")
+_PREVIEW = ("kept_edges", "schema_steps", "dry_run", "statistics", "merge_conflicts", "changes")
 
 
 def undo_output(done: UndoOutcome) -> wire_beyond.UndoOutput:

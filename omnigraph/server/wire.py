@@ -218,6 +218,7 @@ class CommitOutput(Body, kw_only=True):
     metadata: dict[str, str] | UnsetType = UNSET
     merged_branch: str | UnsetType = UNSET
     counts: dict[str, EntityCounts] | UnsetType = UNSET
+    schema_steps: list[dict[str, Any]] | UnsetType = UNSET
 
 
 class ChangeRequest(Body, kw_only=True):
@@ -376,6 +377,7 @@ class BranchMergeOutput(Body, kw_only=True):
     branch_delete_error: str | UnsetType = UNSET
     commit: CommitOutput | UnsetType = UNSET
     kept_edges: list[dict[str, Any]] | UnsetType = UNSET
+    schema_steps: list[dict[str, Any]] | UnsetType = UNSET
     dry_run: bool | UnsetType = UNSET
     statistics: list[dict[str, Any]] | UnsetType = UNSET
     merge_conflicts: list[dict[str, Any]] | UnsetType = UNSET

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.counterparts import type_counterpart
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.catalog.schema_steps import schema_steps
 from omnigraph.errors import (
     BadRequest,
     ChangeFeedGap,
@@ -47,7 +48,7 @@ from omnigraph.storage.lance.parallel import together
 from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, TypeId
+from omnigraph.types import Kind, SchemaStep, TypeId
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
@@ -233,6 +234,18 @@ class Changes:
         """The two commits."""
         return self._before.commit_id, self._after.commit_id
 
+    @property
+    def schema_steps(self) -> tuple[SchemaStep, ...]:
+        """Differences of the two schemas, whatever the filters of entities are.
+
+        >>> graph.diff("main~1", "main").schema_steps
+        ()
+        """
+        old, new = self._catalog_before, self._catalog
+        if old.schema_id == new.schema_id:
+            return ()
+        return schema_steps(old, new, by_name=_are_across(self._before, self._after))
+
     def __repr__(self) -> str:
         try:
             return text_preview(self._title(), _SHOWN, *self._preview_rows())
@@ -243,7 +256,8 @@ class Changes:
         return html_preview(self._title(), _SHOWN, *self._preview_rows())
 
     def _title(self) -> str:
-        return f"Changes(from {self.between[0]} to {self.between[1]})"
+        steps = "".join(f"; schema: {step}" for step in self.schema_steps)
+        return f"Changes(from {self.between[0]} to {self.between[1]}{steps})"
 
     def _preview_rows(self) -> tuple[list[tuple[Any, ...]], int | None]:
         """The first changes as rows, and how many there are if these are all."""
