@@ -17,7 +17,7 @@ from omnigraph.catalog.ids import other_order
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames
-from omnigraph.exec.load.ndjson import BadRecord, Owner, TypedRows, bad, end_columns, end_id
+from omnigraph.exec.load.ndjson import BadRecord, Owner, TypedRows, bad, end_columns
 from omnigraph.exec.load.pandas_columns import PANDAS_ADVICE, pandas_type
 from omnigraph.exec.load.pandas_index import RESET_INDEX, index_names
 from omnigraph.exec.load.rule_faults import LOOKED_AT, REJECTS_SHOWN, rule_faults
@@ -31,7 +31,7 @@ from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
 from omnigraph.exec.values.from_columns import BadCell, converted, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
-from omnigraph.exec.values.named_ids import named_ids
+from omnigraph.exec.values.named_ids import end_id, named_ids
 from omnigraph.exec.values.scalars import Moment, ReadExternal
 from omnigraph.exec.values.utf8_validity import undecodable
 from omnigraph.types import Scalar, ValueType
