@@ -116,6 +116,7 @@ class LegacyReadOutput(Body, kw_only=True):
     row_count: int
     columns: list[str] | UnsetType = UNSET
     rows: list[dict[str, Any]]
+    warnings: list[str] | UnsetType = UNSET
 
 
 class ReadOutput(LegacyReadOutput, kw_only=True):
@@ -245,6 +246,7 @@ class ChangeOutput(Body, kw_only=True):
     actor_id: str | None
     commit: CommitOutput | None
     rounded: dict[str, int] | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class IngestRequest(Body, kw_only=True):
