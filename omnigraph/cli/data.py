@@ -262,9 +262,6 @@ def _deliver(answer: QueryRows, format: Format | None, out: str | None, *, quiet
     text = "".join(f"{line}\n" for line in lines_of(answer, shape))
     show_bytes(iter([text.encode("utf-8", "backslashreplace")]), out)
     _say_written(len(answer.cells), out, quiet=quiet)
-    if shape is Format.CSV and any(value is None for row in answer.cells for value in row):
-        # Nothing tells this `null` from the text, so a load of the file would take it for one.
-        typer.echo("nulls are written as null, which load reads as a text: load parquet", err=True)
 
 
 def _say_written(rows: int, out: str | None, *, quiet: bool) -> None:
