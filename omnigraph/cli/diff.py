@@ -13,7 +13,7 @@ from omnigraph.cli.address import two_points_and_uri
 from omnigraph.cli.change_text import diff_lines, preview_lines, schema_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.filters import Kinds, Ops, change_filter
-from omnigraph.cli.options import Dates, DatesForm, GraphPath, Json, Store, Types, Uri, exclusive
+from omnigraph.cli.options import Dates, DatesForm, GraphPath, Json, Store, Types, exclusive
 from omnigraph.cli.servers import is_served
 from omnigraph.cli.shapes import schema_document
 from omnigraph.cli.terminal import plain_errors, show, show_json, warn
@@ -60,7 +60,6 @@ def diff(
     ] = None,
     dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show what turns BEFORE into AFTER.
@@ -68,7 +67,7 @@ def diff(
     `+` is inserted, `-` deleted, `~` updated. json and jsonl carry every value whole.
     """
     exclusive(json=json, format=None if format is DiffFormat.JSON else format)
-    where = two_points_and_uri(before, after, path, uri, store)
+    where = two_points_and_uri(before, after, path, store)
     with plain_errors(), open_graph(where, read_only=True) as graph:
         changes = graph.diff(before, after, **change_filter(kind, type_, op))
         ends = changes.between

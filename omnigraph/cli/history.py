@@ -23,7 +23,6 @@ from omnigraph.cli.options import (
     GraphPath,
     Json,
     Store,
-    Uri,
     Verbose,
     exclusive,
 )
@@ -62,7 +61,6 @@ def list_(
     ] = False,
     verbose: Verbose = False,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """List the commits of a branch, or of all, newest first.
@@ -76,7 +74,7 @@ def list_(
         exclusive(branch=branch, **{"all-branches": every})
         if graph_ and (json or verbose or actor is not None):
             raise typer.BadParameter("--graph goes with none of --json, --verbose and --filter")
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             if graph_:
                 _draw(graph, None if every else branch or MAIN, limit)
                 return
@@ -138,12 +136,11 @@ def show_one(
     path: GraphPath = None,
     verbose: Verbose = False,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show one commit: who made it, when, what it changed and why."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             resolved = graph.commits.get(commit)
             names: Names = graph.commits.names() if not (json or verbose) else {}
         document = commit_document(resolved)

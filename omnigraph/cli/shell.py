@@ -23,7 +23,7 @@ from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.load_call import RowsType
-from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
+from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store
 from omnigraph.cli.render import BINARY, Format, QueryRows
 from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import painted, plain_errors, show
@@ -363,12 +363,11 @@ def shell(
     path: GraphPath = None,
     branch: Branch = MAIN,
     actor: Actor = None,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Type queries one after the other, with completion and history."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         with open_graph(where) as graph:
             graph.branch(branch)
             session = Session(graph, where, branch, actor)
