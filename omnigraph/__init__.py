@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from omnigraph.remote import connect
     from omnigraph.storage.manifest.tags import Tag
     from omnigraph.storage.upkeep.repair import RepairReport
+    from omnigraph.types import SchemaStep
 
 __version__ = "0.1.0"
 
@@ -165,6 +166,7 @@ __all__ = [
     "SchemaChanged",
     "SchemaDiffers",
     "SchemaHeld",
+    "SchemaStep",
     "ServerBusy",
     "ServerUnreachable",
     "SourceError",
@@ -217,6 +219,7 @@ _LOADED_LATER = {
     "ReviewApproval": "graph.review_records",
     "ReviewComment": "graph.review_records",
     "SchemaApplied": "exec.schema.migrate",
+    "SchemaStep": "types",
     "Tag": "storage.manifest.tags",
     "TargetCheck": "policy",
     "UndoOutcome": "exec.merge.undo",

@@ -527,6 +527,11 @@ class Costs:
         low=(1, 3),
         decides="schemas that an open graph keeps",
     )
+    schema_pairs_max = _threshold(
+        1_000,
+        low=(1, 4),
+        decides="pairs of schemas whose differences are kept",
+    )
     schema_branches_max = _threshold(
         1_000,
         low=(1, 3),

@@ -156,7 +156,11 @@ BEARER_TOKEN = TextVariable(
 SERVER_TOKEN_PREFIX = "OMNIGRAPH_TOKEN_"
 
 # The server.
-LISTEN_ADDR = TextVariable("OMNIGRAPH_LISTEN_ADDR", "host:port that the server listens on")
+CLUSTER = TextVariable(
+    "OMNIGRAPH_CLUSTER", "cluster that the server serves where its command names no graph"
+)
+BIND = TextVariable("OMNIGRAPH_BIND", "host:port that the server listens on")
+LISTEN_ADDR = TextVariable("OMNIGRAPH_LISTEN_ADDR", "older name of OMNIGRAPH_BIND")
 SERVER_TOKEN = TextVariable(
     "OMNIGRAPH_SERVER_BEARER_TOKEN", "token of the actor `default`", is_secret=True
 )
@@ -332,7 +336,7 @@ COMPLETE_ARGUMENTS = TextVariable("_TYPER_COMPLETE_ARGS", "set by zsh and fish: 
 
 TABLE: tuple[Variable, ...] = (
     HOME, PROFILE, BEARER_TOKEN,
-    LISTEN_ADDR, SERVER_TOKEN, SERVER_TOKENS, SERVER_TOKENS_FILE, SERVER_TOKENS_AWS,
+    CLUSTER, BIND, LISTEN_ADDR, SERVER_TOKEN, SERVER_TOKENS, SERVER_TOKENS_FILE, SERVER_TOKENS_AWS,
     UNAUTHENTICATED, REQUIRE_ALL_GRAPHS, ACTOR_INFLIGHT, ACTOR_BYTES,
     QUERY_MEMORY, QUERY_TIME, CACHE, TRAVERSAL, FRONTIER, TOPOLOGY_ROWS,
     INDEX_ROWS, TOPOLOGY_CACHE, METADATA_CACHE,

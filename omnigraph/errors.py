@@ -217,6 +217,7 @@ class BadRequest(Refused):
 
     text: str
     hint: str = ""
+    unknown: tuple[str, ...] = ()  # parameters that the query does not declare
 
     def __str__(self) -> str:
         return _with_hint(self.text, self.hint)

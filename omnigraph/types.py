@@ -6,8 +6,9 @@ shown, so no room asks for more than it. Nothing here imports another room.
 
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
-from typing import Literal, NewType, assert_never
+from typing import Any, Literal, NewType, assert_never
 
 from omnigraph.light_dataclass import dataclass
 
@@ -183,6 +184,27 @@ class ValueType:
 
 ID_TYPE = ValueType(Scalar.STRING)
 """The type of the id of every node and edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStep:
+    """One difference between two schemas: a line for people and its facts.
+
+    >>> wider = graph.schema.text.replace("age:", "city: String?, age:")
+    >>> done = graph.schema.apply(wider, branch=graph.branches.create("wider"))
+    >>> [str(step) for step in graph.diff("main", "wider").schema_steps]
+    ["add property 'Person.city' (String?) on node 'Person'"]
+    """
+
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts and the line, as diffs, previews and commits carry them."""
+        return {**self.facts, "text": self.text}
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)

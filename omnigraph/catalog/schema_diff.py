@@ -124,6 +124,12 @@ def steps_between(old: Catalog, new: Catalog) -> tuple[Step, ...]:
     return tuple(_Diff(old, new, SOFT, {}).steps())
 
 
+def differences(old: Catalog, new: Catalog) -> tuple[Step, ...]:
+    """Return the differences between two accepted schemas. An added required property is an
+    `AddProperty`; an `UnsupportedChange` names in `change` what no apply does in one step."""
+    return tuple(_Diff(old, new, SOFT, {}, is_planned=False).steps())
+
+
 def _fillings(new: Catalog, admission: Admission, given: Mapping[str, str]) -> dict[str, str]:
     """The backfill expression of each entity that has one. A caller's wins over an annotation."""
     expressions = {name: _as_sql(value) for name, value in admission.backfills.items()}
@@ -164,12 +170,19 @@ def _require_used(steps: Iterable[Step], given: Mapping[str, str], new: Catalog)
             )
 
 
+def _unsupported(
+    where: str, change: str, advice: str = "", code: str | None = None
+) -> UnsupportedChange:
+    return UnsupportedChange(where, f"{change} is not supported{advice}", code, change)
+
+
 @dataclass(frozen=True, slots=True)
 class _Diff:
     old: Catalog
     new: Catalog
     drop_mode: str
     fillings: Mapping[str, str]
+    is_planned: bool = True  # False: both schemas are accepted, and no row is to be filled
 
     def steps(self) -> Iterator[Step]:
         for kind in (Kind.INTERFACE, Kind.NODE, Kind.EDGE):
@@ -187,8 +200,7 @@ class _Diff:
                 yield from self._type(kind, origin, each)
         for gone in before.values():
             if kind is Kind.INTERFACE:
-                reason = "removing an interface is not supported"
-                yield UnsupportedChange(entity(kind, gone.name), reason)
+                yield _unsupported(entity(kind, gone.name), "removing an interface")
             else:
                 yield DropType(kind, gone.name, self.drop_mode)
 
@@ -209,7 +221,7 @@ class _Diff:
         after = {self.new.interfaces[name].id for name in new.implements}
         if before != after:
             where = entity(Kind.NODE, new.name)
-            yield UnsupportedChange(where, "changing implemented interfaces is not supported")
+            yield _unsupported(where, "changing implemented interfaces")
 
     def _ends(self, old: EdgeType, new: EdgeType) -> Iterator[Step]:
         where = entity(Kind.EDGE, new.name)
@@ -217,8 +229,7 @@ class _Diff:
         for before, after in ((old, new), families) if families else ((old, new),):
             if _end_ids(self.old, before) != _end_ids(self.new, after):
                 change = f"{before.source} -> {before.target} to {after.source} -> {after.target}"
-                reason = f"changing edge endpoints from {change} is not supported"
-                yield UnsupportedChange(where, reason)
+                yield _unsupported(where, f"changing edge endpoints from {change}")
                 break
         if old.cardinality != new.cardinality:
             yield UpdateCardinality(new.name, old.cardinality, new.cardinality)
@@ -229,7 +240,10 @@ class _Diff:
             origin = before.pop(prop.id, None)
             if origin is None:
                 filling = self.fillings.get(entity(kind, new.name, prop.name))
-                yield _added(kind, new.name, prop, filling)
+                if self.is_planned:
+                    yield _added(kind, new.name, prop, filling)
+                else:
+                    yield AddProperty(kind, new.name, prop.name, prop.type, None, prop.default)
             else:
                 yield from _property(kind, new, origin, prop)
                 yield from _embed(kind, (old, origin), (new, prop))
@@ -262,8 +276,7 @@ def _property(kind: Kind, each: AnyType, old: Property, new: Property) -> Iterat
     if old.name != new.name:
         yield RenameProperty(kind, owner, old.name, new.name)
     if (old.injected_from is None) != (new.injected_from is None):
-        reason = "moving a property between a node and its interface is not supported"
-        yield UnsupportedChange(where, reason)
+        yield _unsupported(where, "moving a property between a node and its interface")
     if old.type != new.type:
         keyed = isinstance(each, NodeType) and new.name in each.key
         yield _retyped(kind, owner, old.type, new, keyed=keyed)
@@ -273,7 +286,7 @@ def _property(kind: Kind, each: AnyType, old: Property, new: Property) -> Iterat
     if metadata is not None:
         yield UpdatePropertyMetadata(kind, owner, new.name, metadata)
     if other:
-        yield UnsupportedChange(where, f"changing {other} is not supported")
+        yield _unsupported(where, f"changing {other}")
 
 
 def _retyped(kind: Kind, owner: str, old: ValueType, new: Property, *, keyed: bool) -> Step:
@@ -285,13 +298,15 @@ def _retyped(kind: Kind, owner: str, old: ValueType, new: Property, *, keyed: bo
     respelled = keyed and old.scalar in FLOATS
     if widened_type(old, new.type) == new.type and not respelled:
         return WidenProperty(kind, owner, new.name, old, new.type)
-    reason = f"changing property type from {old} to {new.type} is not supported"
+    advice = ""
     if replace(old, nullable=False) == new.type:
-        reason += (
+        advice = (
             ": rows may lack a value; add another required property with the backfill "
             f"coalesce({new.name}, …), then drop this one in a second apply"
         )
-    return UnsupportedChange(entity(kind, owner, new.name), reason, PROPERTY_TYPE_CHANGED.code)
+    change = f"changing property type from {old} to {new.type}"
+    where = entity(kind, owner, new.name)
+    return _unsupported(where, change, advice, PROPERTY_TYPE_CHANGED.code)
 
 
 def _embed(
@@ -300,7 +315,7 @@ def _embed(
     if _embedding(*old) != _embedding(*new):
         owner, prop = new
         where = entity(kind, owner.name, prop.name)
-        yield UnsupportedChange(where, "changing @embed is not supported")
+        yield _unsupported(where, "changing @embed")
 
 
 def _embedding(owner: AnyType, prop: Property) -> tuple[object, str | None] | None:
@@ -319,7 +334,7 @@ def _type_notes(
     if metadata is not None:
         yield UpdateTypeMetadata(kind, name, metadata)
     if other:
-        yield UnsupportedChange(entity(kind, name), f"changing {other} is not supported")
+        yield _unsupported(entity(kind, name), f"changing {other}")
 
 
 def _split_notes(
@@ -374,14 +389,17 @@ def _constraints(kind: Kind, old: AnyType, new: AnyType) -> Iterator[Step]:
             yield AddIndex(kind, new.name, shown.columns)
         elif demand.name == "key" and not _can_be_keyed(old, new):
             # Ids follow from the key, and edges from ids.
-            reason = f"adding constraint {shown} to an existing type is not supported"
-            yield UnsupportedChange(where, reason)
+            yield _unsupported(where, f"adding constraint {shown} to an existing type")
         else:
             yield AddConstraint(kind, new.name, shown)
     for demand, shown in before.items():
         if demand in after:
             continue
         if demand.name == "key" and kind is not Kind.EDGE:
-            yield UnsupportedChange(where, f"removing constraints is not supported: {shown}")
+            yield UnsupportedChange(
+                where,
+                f"removing constraints is not supported: {shown}",
+                change=f"removing constraint {shown}",
+            )
         else:
             yield DropConstraint(kind, new.name, shown)

@@ -360,6 +360,7 @@ class UnsupportedChange:
     entity: str
     reason: str
     code: str | None = None
+    change: str = ""  # the change as a noun phrase, for comparisons of two accepted schemas
 
     def to_json(self) -> Json:
         wire = {"kind": "unsupported_change", "entity": self.entity, "reason": self.reason}

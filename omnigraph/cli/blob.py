@@ -17,7 +17,6 @@ from omnigraph.cli.options import (
     Json,
     Snapshot,
     Store,
-    Uri,
     exclusive,
 )
 from omnigraph.cli.terminal import plain_errors, show, show_json
@@ -54,7 +53,6 @@ def get(
     out: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Write to a file.")
     ] = None,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Write the bytes of a blob."""
@@ -62,7 +60,7 @@ def get(
     with plain_errors():
         if out is not None:
             file_path(out)
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             cell = _find(graph, (kind, type_name, id, property), branch, snapshot)
             data = cell.read(offset, length)
         if out is None:
@@ -83,13 +81,12 @@ def stat(
     branch: BranchOrMain = None,
     snapshot: Snapshot = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show what is known about a blob, without reading it."""
     exclusive(branch=branch, snapshot=snapshot)
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             cell = _find(graph, (kind, type_name, id, property), branch, snapshot)
         facts = {"kind": cell.kind, "size": cell.size, "etag": cell.etag, "uri": cell.uri}
         known = {key: value for key, value in facts.items() if value is not None}

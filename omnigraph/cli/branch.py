@@ -14,7 +14,7 @@ import typer
 
 from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, graph_uri, write_target
-from omnigraph.cli.change_text import conflict_lines, kept_edge_lines, preview_lines
+from omnigraph.cli.change_text import conflict_lines, kept_edge_lines, preview_lines, schema_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.failure_document import conflict_document
 from omnigraph.cli.options import (
@@ -26,7 +26,6 @@ from omnigraph.cli.options import (
     Meta,
     Quiet,
     Store,
-    Uri,
     metadata,
 )
 from omnigraph.cli.progress import following
@@ -66,13 +65,12 @@ def create(
     ] = MAIN,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Fork a branch. Copies nothing."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         write_target("branch create", where, quiet=quiet)
         actor = acting(actor, where)
         with open_graph(where) as graph:
@@ -84,10 +82,10 @@ def create(
 
 
 @app.command(name="list")
-def list_(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
+def list_(path: GraphPath = None, json: Json = False, store: Store = None) -> None:
     """List the branches."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             names = graph.branches.list()
         if json:
             show_json({"branches": list(names)})
@@ -102,13 +100,12 @@ def delete(
     path: GraphPath = None,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Delete a branch no other depends on."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         write_target("branch delete", where, quiet=quiet)
         actor = acting(actor, where)
         confirm_destructive("branch delete", where, json=json)
@@ -178,7 +175,6 @@ def merge(
     message: Message = None,
     meta: Meta = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
@@ -190,7 +186,7 @@ def merge(
     """
     answers = resolution(resolve or [])
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         if not dry_run:
             write_target("branch merge", where, quiet=quiet)
         # Checks read the merged graph, which is made for them and taken away.
@@ -245,10 +241,12 @@ def show_merge(outcome: MergeOutcome, *, as_json: bool) -> None:
         show_refusal(MergeConflicts(outcome.conflicts), into, source, as_json=False)
     if outcome.dry_run:
         show(f"would merge {source} into {into}: {outcome.kind}")
-        for line in preview_lines(outcome.changes.counts()):
+        for line in preview_lines(outcome.changes.counts(), outcome.schema_steps):
             show(line)
     else:
         show(f"merged {source} into {into}: {outcome.kind}")
+        for line in schema_lines(outcome.schema_steps):
+            show(line)
     for line in kept_edge_lines(outcome.kept_edges):
         show(line)
     if outcome.branch_deleted:

@@ -123,6 +123,7 @@ def load(
     json: Json = False,
     store: Store = None,
     quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say which engine did it.")] = False,
 ) -> None:
     """Load a file, a folder or standard input as one commit, of any size.
 
@@ -153,7 +154,7 @@ def load(
             message=message,
             metadata=metadata(meta),
         )
-        _show(where, done, as_json=json, quiet=quiet)
+        _show(where, done, as_json=json, quiet=quiet, verbose=verbose)
 
 
 def export(
@@ -207,8 +208,8 @@ def _entities(done: LoadResult | ExportResult) -> str:
     return f"{done.total_entities} entities across {kinds}"
 
 
-def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool) -> None:
-    if not quiet:
+def _show(uri: str, done: LoadResult, *, as_json: bool, quiet: bool, verbose: bool) -> None:
+    if verbose or (done.engine == "spark" and not quiet):
         typer.echo(f"ran on the {done.engine} engine", err=True)
     if as_json:
         show_json(load_document(uri, done))

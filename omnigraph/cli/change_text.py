@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.cli.terminal import painted
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.exec.changes.images import Image
     from omnigraph.exec.merge.kept_edges import KeptEdge
     from omnigraph.storage.records import Commit
+    from omnigraph.types import SchemaStep
 
 _COLOURS = {"insert": "green", "delete": "red", "update": "yellow"}
 _SIGNS = {"insert": "+", "delete": "-", "update": "~"}
@@ -56,12 +57,18 @@ def cause_lines(cause: Commit) -> Iterator[str]:
         yield f"actor: {cause.actor}"
     if cause.message is not None:
         yield f"message: {cause.message}"
+    yield from schema_lines(cause.schema_steps)
 
 
 def change_lines(change: Change) -> Iterator[str]:
     """One change as lines: the operation and entity, an edge's ends, each value that differs."""
     yield f"{change.op} {change.kind} {change.type} {change.id}"
     yield from _inside(change)
+
+
+def schema_lines(steps: Iterable[SchemaStep]) -> Iterator[str]:
+    """Schema steps as a diff or a preview shows them."""
+    return (f"schema: {step}" for step in steps)
 
 
 def diff_lines(change: Change) -> Iterator[str]:
@@ -109,10 +116,13 @@ _COUNT_SIGNS = (("insert", "+"), ("update", "~"), ("delete", "-"))
 _DONE = {"merge": "merged", "revert": "reverted", "restore": "restored"}
 
 
-def preview_lines(counts: Mapping[tuple[str, str, str], int]) -> Iterator[str]:
-    """Counts of changes by type: `node Person  +1 ~0 -2`."""
+def preview_lines(
+    counts: Mapping[tuple[str, str, str], int], steps: Sequence[SchemaStep] = ()
+) -> Iterator[str]:
+    """Schema steps, and counts of changes by type: `node Person  +1 ~0 -2`."""
+    yield from schema_lines(steps)
     types = dict.fromkeys((kind, name) for kind, name, _ in counts)
-    if not types:
+    if not types and not steps:
         yield "no changes"
     for kind, name in types:
         each = (f"{sign}{counts.get((kind, name, op), 0)}" for op, sign in _COUNT_SIGNS)

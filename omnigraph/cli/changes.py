@@ -22,7 +22,6 @@ from omnigraph.cli.options import (
     Json,
     Store,
     Types,
-    Uri,
     exclusive,
 )
 from omnigraph.cli.terminal import flush_output, plain_errors, show, show_json
@@ -61,7 +60,6 @@ def of_commit(
     op: Ops = None,
     dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show what a commit changed against its first parent.
@@ -69,7 +67,7 @@ def of_commit(
     Without --limit and --page-token everything is shown; with either, one page and the token of
     the next.
     """
-    with plain_errors(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+    with plain_errors(), open_graph(graph_uri(path, store), read_only=True) as graph:
         cause = graph.commits.get(commit)
         changes = graph.commits.changes(commit, **change_filter(kind, type_, op))
         if limit is None and page_token is None:
@@ -118,7 +116,6 @@ def poll(
     op: Ops = None,
     dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show the commits of a branch since a place, oldest first, with what each changed.
@@ -136,7 +133,7 @@ def poll(
         raise typer.BadParameter(f"'{start}' is no place: write now, beginning or after:POINT")
     with plain_errors():
         narrowed = change_filter(kind, type_, op)
-        with open_graph(graph_uri(path, uri, store), read_only=not ack) as graph:
+        with open_graph(graph_uri(path, store), read_only=not ack) as graph:
             page = graph.changes.poll(
                 branch,
                 consumer=consumer,
@@ -224,7 +221,6 @@ def baseline(
     op: Ops = None,
     dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Write everything at a branch's head to a file, and the cursor to poll on from.
@@ -232,7 +228,7 @@ def baseline(
     The file appears when it is whole and durable; --op narrows only what the cursor tells later.
     """
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             taken = graph.changes.baseline(
                 branch, consumer=consumer, **change_filter(kind, type_, op)
             )

@@ -6,13 +6,12 @@ the listing shares, so it can be given back as a point in time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.terminal import painted
-from omnigraph.errors import NotFound
 
 if TYPE_CHECKING:
     from omnigraph.storage.records import Commit
@@ -23,17 +22,14 @@ Names = Mapping[str, Sequence[str]]
 _SHORT_CHARS = 10
 _WHO_CHARS_MAX = 24
 _NOBODY = "-"
-_SCHEMA = "[schema]"
 
 
-def commit_lines(
-    commits: Sequence[Commit], names: Names, reshaping: Collection[str] = ()
-) -> Iterator[str]:
-    """A line a commit, columns below each other. `reshaping` are the ids of schema changes."""
+def commit_lines(commits: Sequence[Commit], names: Names) -> Iterator[str]:
+    """A line a commit, columns below each other."""
     short = short_chars(commits)
     who_chars = min(max((len(_who(commit)) for commit in commits), default=0), _WHO_CHARS_MAX)
     for commit in commits:
-        yield commit_line(commit, names.get(commit.id, ()), short, who_chars, reshaping)
+        yield commit_line(commit, names.get(commit.id, ()), short, who_chars)
 
 
 def commit_line(
@@ -41,7 +37,6 @@ def commit_line(
     names: Sequence[str],
     short: int,
     who_chars: int = 0,
-    reshaping: Collection[str] = (),
 ) -> str:
     """One commit on one line: short id, when, who, names, rows, and the message's first line."""
     label = painted(f"({', '.join(names)})", "green") if names else ""
@@ -51,32 +46,13 @@ def commit_line(
         commit.when,
         f"{_who(commit):{who_chars}}",
         label,
-        _what(commit, reshaping),
+        commit.changed,
         said,
     )
     return "  ".join(filter(None, columns)).rstrip()
 
 
-def schema_changes(commits: Sequence[Commit], commit_of: Callable[[str], Commit]) -> frozenset[str]:
-    """The ids of the commits whose schema is not that of their parent. A parent that is not listed
-    is asked for where a commit changed no rows, or is the only one."""
-    listed = {commit.id: commit for commit in commits}
-    changes = set[str]()
-    for commit in commits:
-        if commit.schema is None or commit.parent is None:
-            continue  # of a server or an earlier program; the genesis
-        parent = listed.get(commit.parent)
-        if parent is None and (not commit.counts or len(commits) == 1):
-            with suppress(NotFound):  # its branch is gone
-                parent = commit_of(commit.parent)
-        if parent is not None and parent.schema not in (None, commit.schema):
-            changes.add(commit.id)
-    return frozenset(changes)
-
-
-def described(
-    commit: Commit, names: Sequence[str], reshaping: Collection[str] = ()
-) -> Iterator[tuple[str, str]]:
+def described(commit: Commit, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """One commit as titles and texts."""
     yield "commit", commit.id
     if names:
@@ -84,8 +60,10 @@ def described(
     yield "when", commit.when
     if commit.actor is not None:
         yield "who", commit.actor
-    if commit.counts or commit.id in reshaping:
-        yield "what", _what(commit, reshaping)
+    if commit.counts or commit.merged_from is not None:
+        yield "what", replace(commit, schema_steps=()).changed
+    for step in commit.schema_steps:
+        yield "schema", str(step)
     if commit.parent is not None:
         yield "parent", commit.parent
     if commit.merged_parent is not None:
@@ -108,11 +86,6 @@ def _needed_chars(one: str, other: str) -> int:
     while one[:chars] == other[:chars] and chars < len(one):
         chars += 1
     return chars
-
-
-def _what(commit: Commit, reshaping: Collection[str]) -> str:
-    parts = (commit.changed, _SCHEMA if commit.id in reshaping else "")
-    return " ".join(filter(None, parts))
 
 
 def _who(commit: Commit) -> str:

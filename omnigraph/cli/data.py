@@ -42,7 +42,6 @@ from omnigraph.cli.options import (
     Snapshot,
     Store,
     Timing,
-    Uri,
     Words,
     exclusive,
     metadata,
@@ -107,7 +106,6 @@ def query(
     engine: EngineOption = Engine.AUTO,
     json: Json = False,
     store: Store = None,
-    older: Uri = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Do not say what was written to --out.")
     ] = False,
@@ -117,8 +115,7 @@ def query(
         exclusive(branch=branch, snapshot=snapshot)
         exclusive(json=json, format=None if format is Format.JSON else format)
         format = Format.JSON if json else format or format_of_ending(out)
-        exclusive(store=store, uri=older)
-        query_name, uri = name_and_uri(list(words or ()), name, store or older, source)
+        query_name, uri = name_and_uri(list(words or ()), name, store, source)
         given = read_params(params, params_file)
         on = None if snapshot is not None else branch or MAIN
         if _is_stored(query_name, query, source, uri):
@@ -174,13 +171,11 @@ def mutate(
     embed: EmbedTiming = Timing.NOW,
     json: Json = False,
     store: Store = None,
-    older: Uri = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a mutation. Exits with 4 if --if-commit names another commit than the branch's head."""
     with plain_errors():
-        exclusive(store=store, uri=older)
-        query_name, uri = name_and_uri(list(words or ()), name, store or older, source)
+        query_name, uri = name_and_uri(list(words or ()), name, store, source)
         given = read_params(params, params_file)
         is_stored = _is_stored(query_name, query, source, uri)
         text = "" if is_stored else query_source(query, source, or_stored=True)
@@ -262,9 +257,6 @@ def _deliver(answer: QueryRows, format: Format | None, out: str | None, *, quiet
     text = "".join(f"{line}\n" for line in lines_of(answer, shape))
     show_bytes(iter([text.encode("utf-8", "backslashreplace")]), out)
     _say_written(len(answer.cells), out, quiet=quiet)
-    if shape is Format.CSV and any(value is None for row in answer.cells for value in row):
-        # Nothing tells this `null` from the text, so a load of the file would take it for one.
-        typer.echo("nulls are written as null, which load reads as a text: load parquet", err=True)
 
 
 def _say_written(rows: int, out: str | None, *, quiet: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, assert_never
 
@@ -11,17 +10,18 @@ import typer
 
 from omnigraph.cli import completing
 from omnigraph.cli.address import two_points_and_uri
-from omnigraph.cli.change_text import diff_lines, preview_lines
+from omnigraph.cli.change_text import diff_lines, preview_lines, schema_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.filters import Kinds, Ops, change_filter
-from omnigraph.cli.options import Dates, DatesForm, GraphPath, Json, Store, Types, Uri, exclusive
+from omnigraph.cli.options import Dates, DatesForm, GraphPath, Json, Store, Types, exclusive
 from omnigraph.cli.servers import is_served
+from omnigraph.cli.shapes import schema_document
 from omnigraph.cli.terminal import plain_errors, show, show_json, warn
 from omnigraph.errors import NoChanges
 from omnigraph.exec.values.json_text import compact_text
 
 if TYPE_CHECKING:
-    from omnigraph.exec.changes.diff import Change, Changes
+    from omnigraph.exec.changes.diff import Changes
     from omnigraph.graph import Graph
 
 _WORDS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
@@ -60,7 +60,6 @@ def diff(
     ] = None,
     dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show what turns BEFORE into AFTER.
@@ -68,7 +67,7 @@ def diff(
     `+` is inserted, `-` deleted, `~` updated. json and jsonl carry every value whole.
     """
     exclusive(json=json, format=None if format is DiffFormat.JSON else format)
-    where = two_points_and_uri(before, after, path, uri, store)
+    where = two_points_and_uri(before, after, path, store)
     with plain_errors(), open_graph(where, read_only=True) as graph:
         changes = graph.diff(before, after, **change_filter(kind, type_, op))
         ends = changes.between
@@ -97,11 +96,11 @@ def _warn_added_again(graph: Graph, ends: tuple[str, str]) -> None:
 def _show(changes: Changes, names: tuple[str, str], shape: DiffFormat, dates: DatesForm) -> None:
     match shape:
         case DiffFormat.JSON:
-            show_json(_document(changes.between, list(changes), dates))
+            show_json(_document(changes, dates))
         case DiffFormat.JSONL:
             _show_jsonl(changes, dates)
         case DiffFormat.STAT:
-            for line in preview_lines(changes.counts()):
+            for line in preview_lines(changes.counts(), changes.schema_steps):
                 show(line)
         case DiffFormat.DIFF:
             _show_diff(changes, *names)
@@ -109,14 +108,14 @@ def _show(changes: Changes, names: tuple[str, str], shape: DiffFormat, dates: Da
             assert_never(shape)
 
 
-def _document(
-    between: tuple[str, str], changes: list[Change], dates: DatesForm
-) -> dict[str, object]:
-    counts = Counter((change.kind, change.type, change.op) for change in changes)
+def _document(changes: Changes, dates: DatesForm) -> dict[str, object]:
+    listed = list(changes)
+    counts = Counter((change.kind, change.type, change.op) for change in listed)
     return {
-        "before": between[0],
-        "after": between[1],
-        "changes": [change.to_json(dates) for change in changes],
+        "before": changes.between[0],
+        "after": changes.between[1],
+        **schema_document(changes.schema_steps),
+        "changes": [change.to_json(dates) for change in listed],
         "statistics": [
             {"kind": kind, "type_name": name, "op": op, "count": count}
             for (kind, name, op), count in counts.items()
@@ -124,16 +123,23 @@ def _document(
     }
 
 
-def _show_jsonl(changes: Iterable[Change], dates: DatesForm) -> None:
+def _show_jsonl(changes: Changes, dates: DatesForm) -> None:
+    for step in changes.schema_steps:
+        show(compact_text({"kind": "schema", "step": step.to_json()}))
     for change in changes:
         show(compact_text(change.to_json(dates)))
 
 
-def _show_diff(changes: Iterable[Change], before: str, after: str) -> None:
+def _show_diff(changes: Changes, before: str, after: str) -> None:
     counts: Counter[str] = Counter()
+    for line in schema_lines(changes.schema_steps):
+        show(line)
     for change in changes:
         counts[change.op] += 1
         for line in diff_lines(change):
             show(line)
-    summary = ", ".join(f"{counts[op]} {word}" for op, word in _WORDS.items() if counts[op])
+    parts = [f"{counts[op]} {word}" for op, word in _WORDS.items() if counts[op]]
+    if steps := len(changes.schema_steps):
+        parts.append(f"{steps} schema {'step' if steps == 1 else 'steps'}")
+    summary = ", ".join(parts)
     show(f"{before} → {after}: {summary or 'no changes'}")

@@ -8,7 +8,7 @@ import typer
 
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import BranchOrMain, GraphPath, Store, Types, Uri
+from omnigraph.cli.options import BranchOrMain, GraphPath, Store, Types
 from omnigraph.cli.terminal import plain_errors, show
 
 if TYPE_CHECKING:
@@ -27,19 +27,16 @@ def commits(
     path: GraphPath = None,
     branch: BranchOrMain = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most this many.")] = 100,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Draw the commits of a branch, or of all, in lanes."""
-    _show(graph_uri(path, uri, store), "commits", branch=branch, limit=limit)
+    _show(graph_uri(path, store), "commits", branch=branch, limit=limit)
 
 
 @app.command()
-def schema(
-    path: GraphPath = None, branch: BranchOrMain = None, uri: Uri = None, store: Store = None
-) -> None:
+def schema(path: GraphPath = None, branch: BranchOrMain = None, store: Store = None) -> None:
     """Draw the schema of a branch."""
-    _show(graph_uri(path, uri, store), "schema", branch=branch)
+    _show(graph_uri(path, store), "schema", branch=branch)
 
 
 @app.command()
@@ -48,11 +45,10 @@ def entity(
     id_: Annotated[str, typer.Argument(metavar="ID", help="The node's id.")],
     path: GraphPath = None,
     branch: BranchOrMain = None,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Draw a node with its neighbours."""
-    _show(graph_uri(path, uri, store), "entity", type_, id_, branch=branch)
+    _show(graph_uri(path, store), "entity", type_, id_, branch=branch)
 
 
 @app.command()
@@ -61,11 +57,10 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="AFTER", help="A branch or any point: a tag.")],
     path: GraphPath = None,
     type_: Types = None,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Draw what turns BEFORE into AFTER: added, removed and changed."""
-    _show(graph_uri(path, uri, store), "diff", before, after, types=type_ or ())
+    _show(graph_uri(path, store), "diff", before, after, types=type_ or ())
 
 
 def _show(uri: str, what: str, *points: str, **options: object) -> None:

@@ -12,7 +12,7 @@ from omnigraph.cli.address import graph_uri
 from omnigraph.cli.change_text import diff_lines
 from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import BranchOrMain, Dates, DatesForm, GraphPath, Json, Store, Uri
+from omnigraph.cli.options import BranchOrMain, Dates, DatesForm, GraphPath, Json, Store
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def log(
     ] = None,
     dates: Dates = DatesForm.NUMBERS,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show every commit that changed one node or edge, newest first.
@@ -43,7 +42,7 @@ def log(
     Below a commit stands what it did: `+` inserted, `-` deleted, `~` updated with each value that
     differs.
     """
-    with plain_errors(), open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+    with plain_errors(), open_graph(graph_uri(path, store), read_only=True) as graph:
         history = _history(graph, type_, id_, branch)
         revisions = list(islice(history, limit))
         unreadable = history.unreadable

@@ -13,7 +13,7 @@ import typer
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.filters import Kinds, Ops, change_filter
-from omnigraph.cli.options import MAIN, Branch, GraphPath, Json, MaxLag, Store, Types, Uri
+from omnigraph.cli.options import MAIN, Branch, GraphPath, Json, MaxLag, Store, Types
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
 if TYPE_CHECKING:
@@ -47,14 +47,13 @@ def add(
     type_: Types = None,
     op: Ops = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Register a consumer of a branch's feed. Past its largest lag it may lose commits."""
     if max_lag is None and max_lag_commits is None:
         raise typer.BadParameter("say its largest lag: --max-lag DUR, --max-lag-commits N, or both")
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store)) as graph:
+        with open_graph(graph_uri(path, store)) as graph:
             added = graph.changes.register(
                 name,
                 branch,
@@ -70,10 +69,10 @@ def add(
 
 
 @app.command(name="list")
-def list_(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
+def list_(path: GraphPath = None, json: Json = False, store: Store = None) -> None:
     """List the consumers, and how far each is behind."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             consumers = graph.changes.consumers()
         if json:
             show_json({"consumers": [consumer.to_json() for consumer in consumers]})
@@ -92,12 +91,11 @@ def ack(
     ],
     path: GraphPath = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Acknowledge that everything up to a cursor is kept."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store)) as graph:
+        with open_graph(graph_uri(path, store)) as graph:
             consumer = graph.changes.ack(name, cursor)
         if json:
             show_json(consumer.to_json())
@@ -110,12 +108,11 @@ def remove(
     name: Name,
     path: GraphPath = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Remove a consumer; nothing is kept for it any longer."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store)) as graph:
+        with open_graph(graph_uri(path, store)) as graph:
             graph.changes.unregister(name)
         if json:
             show_json({"removed": name})

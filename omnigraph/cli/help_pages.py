@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import typer
+from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -23,15 +24,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "This program": ("config", "profile", "completion", "spark", "version"),
 }
-
-_COUNTS = "'omnigraph snapshot' counts the rows of each type, 'omnigraph check' reads them all"
-ELSEWHERE = {
-    **dict.fromkeys(("stats", "stat", "status", "count", "info"), _COUNTS),
-    **dict.fromkeys(("validate", "verify", "fsck"), "'omnigraph check' looks for damage"),
-    **dict.fromkeys(("gc", "vacuum", "prune"), "'omnigraph cleanup' removes what is not needed"),
-    "import": "'omnigraph load' reads files",
-}
-"""What to run in the place of commands that other programs have."""
 
 EXAMPLES = {
     "demo": "omnigraph demo ./demo",
@@ -150,14 +142,28 @@ class GroupedHelp(TyperGroup):
         """The command that a word names, or the failure with the command that is near."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            from omnigraph.catalog.near_names import did_you_mean
+            from omnigraph.cli.suggestions import command_hint
 
-            shown = (each for each, command in self.commands.items() if not command.hidden)
-            near = did_you_mean(name, shown, listed=False)
-            if ctx.parent is None:
-                near = ELSEWHERE.get(name, near)
-            ctx.fail(f"No such command '{name}'. {near.capitalize()}".rstrip())
+            shown = [each for each, command in self.commands.items() if not command.hidden]
+            hint = command_hint(name, shown, is_top=ctx.parent is None)
+            ctx.fail(f"No such command '{name}'. {hint}".rstrip())
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; of an option that it does not have, suggest the one that is meant."""
+        try:
+            return super().invoke(ctx)
+        except NoSuchOption as wrong:
+            from omnigraph.cli.suggestions import option_hint
+
+            known = [] if wrong.ctx is None else wrong.ctx.command.params
+            options = [
+                name for each in known if not getattr(each, "hidden", False) for name in each.opts
+            ]
+            hint = option_hint(wrong.option_name, options)
+            wrong.possibilities = []
+            wrong.message += f". {hint}" if hint else ""
+            raise
 
     @staticmethod
     def summary(command: Any) -> str:

@@ -13,7 +13,6 @@ from omnigraph.cli.commit_text import (
     commit_line,
     commit_lines,
     described,
-    schema_changes,
     short_chars,
 )
 from omnigraph.cli.engine import open_graph
@@ -24,7 +23,6 @@ from omnigraph.cli.options import (
     GraphPath,
     Json,
     Store,
-    Uri,
     Verbose,
     exclusive,
 )
@@ -33,7 +31,7 @@ from omnigraph.cli.terminal import plain_errors, show, show_json
 from omnigraph.draw.commit_order import in_order, reachable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping
 
     from omnigraph.graph import Graph
     from omnigraph.storage.records import Commit
@@ -63,38 +61,32 @@ def list_(
     ] = False,
     verbose: Verbose = False,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """List the commits of a branch, or of all, newest first.
 
     A line has the id's beginning, when (UTC), who, the branches and tags that lead there, the rows
-    that were inserted (+), updated (~) and deleted (-) by type, [schema] where the schema
-    changed, and the message.
+    that were inserted (+), updated (~) and deleted (-) by type, the first step of a schema change
+    as [schema: …], and the message.
     """
     with plain_errors():
         actor = _actor(filter)
         exclusive(branch=branch, **{"all-branches": every})
         if graph_ and (json or verbose or actor is not None):
             raise typer.BadParameter("--graph goes with none of --json, --verbose and --filter")
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             if graph_:
                 _draw(graph, None if every else branch or MAIN, limit)
                 return
             commits = graph.commits.list(
                 branch or MAIN, actor=actor, limit=limit, all_branches=every
             )
-            names, reshaping = _labels(graph, commits) if not (json or verbose) else ({}, ())
+            names: Names = graph.commits.names() if not (json or verbose) else {}
         if json:
             show_json({"commits": [commit_document(commit) for commit in commits]})
             return
-        for line in map(_verbose, commits) if verbose else commit_lines(commits, names, reshaping):
+        for line in map(_verbose, commits) if verbose else commit_lines(commits, names):
             show(line)
-
-
-def _labels(graph: Graph, commits: Sequence[Commit]) -> tuple[Names, Collection[str]]:
-    """The branches and tags by commit, and which of these commits changed the schema."""
-    return graph.commits.names(), schema_changes(commits, graph.commits.get)
 
 
 def _actor(filter: str | None) -> str | None:
@@ -126,11 +118,11 @@ def _draw(graph: Graph, branch: str | None, limit: int | None) -> None:
         commits = reachable(commits, [commit.id for commit in newest])
     order = in_order(commits)
     short = short_chars(order)
-    labels, reshaping = _labels(graph, order)
+    labels = graph.commits.names()
     for row, commit in lanes.drawn(order[:limit]):
         text = ""
         if commit is not None:
-            text = commit_line(commit, labels.get(commit.id, ()), short, 0, reshaping)
+            text = commit_line(commit, labels.get(commit.id, ()), short)
         show(f"{row} {text}".rstrip() if text else row)
 
 
@@ -144,21 +136,20 @@ def show_one(
     path: GraphPath = None,
     verbose: Verbose = False,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show one commit: who made it, when, what it changed and why."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             resolved = graph.commits.get(commit)
-            names, reshaping = _labels(graph, [resolved]) if not (json or verbose) else ({}, ())
+            names: Names = graph.commits.names() if not (json or verbose) else {}
         document = commit_document(resolved)
         if json:
             show_json(document)
             return
         stored = [(key, str(value)) for key, value in document.items() if value]
         known = names.get(resolved.id, ())
-        for title, text in stored if verbose else described(resolved, known, reshaping):
+        for title, text in stored if verbose else described(resolved, known):
             show(f"{title}: {text}")
 
 

@@ -11,7 +11,7 @@ import typer
 
 from omnigraph.cli.address import graph_uri
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import GraphPath, Json, Store, Uri
+from omnigraph.cli.options import GraphPath, Json, Store
 from omnigraph.cli.servers import is_served
 from omnigraph.cli.terminal import plain_errors, show, show_json
 from omnigraph.errors import BadRequest
@@ -45,7 +45,6 @@ def start(
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until it has ended.")] = False,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Start a job; with --wait show how it ended.
@@ -54,15 +53,15 @@ def start(
     load, keep=10 and confirm=true of a cleanup.
     """
     given = _members(members or [])
-    with plain_errors(), _jobs(graph_uri(path, uri, store), read_only=False) as graph:
+    with plain_errors(), _jobs(graph_uri(path, store), read_only=False) as graph:
         job = _of(graph).start(kind, given, once=once)
         _show(_of(graph).wait(job.id) if wait else job, as_json=json)
 
 
 @app.command(name="list")
-def list_(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
+def list_(path: GraphPath = None, json: Json = False, store: Store = None) -> None:
     """List the newest jobs, newest first."""
-    with plain_errors(), _jobs(graph_uri(path, uri, store)) as graph:
+    with plain_errors(), _jobs(graph_uri(path, store)) as graph:
         listed = _of(graph).list()
         if json:
             show_json({"jobs": [_document(job) for job in listed]})
@@ -74,29 +73,23 @@ def list_(path: GraphPath = None, json: Json = False, uri: Uri = None, store: St
 
 
 @app.command(name="show")
-def show_(
-    job: JobId, path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None
-) -> None:
+def show_(job: JobId, path: GraphPath = None, json: Json = False, store: Store = None) -> None:
     """Show a job: its stage, then its result or error."""
-    with plain_errors(), _jobs(graph_uri(path, uri, store)) as graph:
+    with plain_errors(), _jobs(graph_uri(path, store)) as graph:
         _show(_of(graph).show(job), as_json=json)
 
 
 @app.command()
-def wait(
-    job: JobId, path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None
-) -> None:
+def wait(job: JobId, path: GraphPath = None, json: Json = False, store: Store = None) -> None:
     """Wait until a job has ended, and show it."""
-    with plain_errors(), _jobs(graph_uri(path, uri, store)) as graph:
+    with plain_errors(), _jobs(graph_uri(path, store)) as graph:
         _show(_of(graph).wait(job), as_json=json)
 
 
 @app.command()
-def cancel(
-    job: JobId, path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None
-) -> None:
+def cancel(job: JobId, path: GraphPath = None, json: Json = False, store: Store = None) -> None:
     """Ask for the end of a job, which ends where it next reports."""
-    with plain_errors(), _jobs(graph_uri(path, uri, store), read_only=False) as graph:
+    with plain_errors(), _jobs(graph_uri(path, store), read_only=False) as graph:
         _show(_of(graph).cancel(job), as_json=json, is_ended=False)
 
 

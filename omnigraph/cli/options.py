@@ -72,7 +72,6 @@ GraphPath = Annotated[
 Store = Annotated[
     str | None, typer.Option("--store", metavar="URI", help="The graph, instead of the last word.")
 ]
-Uri = Annotated[str | None, typer.Option("--uri", metavar="URI", hidden=True)]
 Branch = Annotated[
     str,
     typer.Option(

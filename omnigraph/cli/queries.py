@@ -10,7 +10,7 @@ from omnigraph.cli.address import graph_uri, name_and_graph
 from omnigraph.cli.compat import QueryName
 from omnigraph.cli.data import query_source
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import GraphPath, Json, QueryFile, QueryText, Store, Uri, Words
+from omnigraph.cli.options import GraphPath, Json, QueryFile, QueryText, Store, Words
 from omnigraph.cli.terminal import plain_errors, read_text, show, show_json
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def lint(
     source: QueryText = None,
     schema: SchemaFile = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Check every query of a file, or of a text. Exits with 1 if one has an error."""
@@ -37,7 +36,7 @@ def lint(
 
     with plain_errors():
         text = query_source(query, source)
-        catalog, checked_against = _schema(schema, path, uri, store)
+        catalog, checked_against = _schema(schema, path, store)
         report = lint_queries(text, catalog)
         if json:
             document = report.to_json()

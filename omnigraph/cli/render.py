@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from omnigraph.exec.values.csv_text import csv_line
 from omnigraph.exec.values.json_text import compact_text, indented_text
 from omnigraph.grid import cell_width, fitted, flat, grid
 from omnigraph.output_file import ending
@@ -127,20 +128,8 @@ def _jsonl(answer: QueryRows) -> Iterator[str]:
 
 
 def _csv(answer: QueryRows) -> Iterator[str]:
-    yield _csv_line(answer.columns)
-    for row in answer.cells:
-        yield _csv_line([_cell(value) for value in row])
-
-
-def _csv_line(cells: Sequence[str]) -> str:
-    return ",".join(map(_csv_field, cells))
-
-
-def _csv_field(text: str) -> str:
-    """A field that would end early is quoted, its quotes doubled."""
-    if any(char in text for char in ',"\r\n'):
-        return '"' + text.replace('"', '""') + '"'
-    return text
+    yield csv_line(answer.columns)
+    yield from map(csv_line, answer.cells)
 
 
 def _cell(value: object) -> str:

@@ -25,6 +25,7 @@ from omnigraph.cli.branch import (
     show_merge,
 )
 from omnigraph.cli.branch import show_refusal as show_conflicts
+from omnigraph.cli.change_text import schema_lines
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     MAIN,
@@ -35,7 +36,6 @@ from omnigraph.cli.options import (
     Meta,
     Quiet,
     Store,
-    Uri,
     metadata,
 )
 from omnigraph.cli.progress import following
@@ -82,13 +82,12 @@ def open_(
     text: Annotated[str, typer.Option("--text", metavar="TEXT", help="More about it.")] = "",
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Ask for a review of what a merge of SOURCE would bring."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         write_target("review open", where, quiet=quiet)
         with open_graph(where) as graph:
             review = graph.reviews.open(
@@ -110,12 +109,11 @@ def list_(
         str | None, typer.Option("--before", help="Those older than this review.")
     ] = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """List the reviews, newest first."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             reviews = graph.reviews.list(
                 state=None if state is None else state.value, limit=limit, before=before
             )
@@ -132,12 +130,11 @@ def show_(
     name: ReviewName,
     path: GraphPath = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show a review with its comments and approvals."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             review = graph.reviews.get(_id(graph, name))
         if json:
             show_json(review.to_json())
@@ -157,13 +154,12 @@ def comment(
     edge: Annotated[bool, typer.Option("--edge", help="--on names an edge.")] = False,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Comment on a review, or with --on on an entity in it."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         write_target("review comment", where, quiet=quiet)
         with open_graph(where) as graph:
             entity = _entity(on, is_edge=edge)
@@ -183,7 +179,6 @@ def approve(
     by: ByOption = By.ENTITY,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
@@ -193,7 +188,7 @@ def approve(
     """
     answers = resolution(resolve or [])
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         write_target("review approve", where, quiet=quiet)
         with open_graph(where) as graph:
             review = graph.reviews.approve(
@@ -208,13 +203,12 @@ def close(
     path: GraphPath = None,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """End a review without a merge."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         write_target("review close", where, quiet=quiet)
         with open_graph(where) as graph:
             review = graph.reviews.close(_id(graph, name), actor=actor)
@@ -237,14 +231,13 @@ def merge(
     message: Message = None,
     meta: Meta = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Merge a review as one commit; its title is the message by default."""
     answers = resolution(resolve or [])
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         if not dry_run:
             write_target("review merge", where, quiet=quiet)
         with open_graph(where) as graph:
@@ -316,6 +309,7 @@ def _lines(review: Review) -> list[str]:
         lines.append(f"{review.state}{merge} by {review.ended_by or 'somebody'} at {ended}")
     if review.required_approvals:
         lines.append(f"needs {review.required_approvals} approval(s)")
+    lines += schema_lines(review.schema_steps)
     for approval in review.approvals:
         lapsed = "" if approval.is_current else " (lapsed)"
         count = approval.resolutions

@@ -22,7 +22,6 @@ from omnigraph.cli.options import (
     Quiet,
     Snapshot,
     Store,
-    Uri,
     exclusive,
     metadata,
 )
@@ -90,14 +89,13 @@ def show(
     branch: BranchOrMain = None,
     snapshot: Snapshot = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Print the schema of a graph, of one of its branches, or as it was at a point in time."""
     with plain_errors():
         exclusive(branch=branch, snapshot=snapshot)
         point = branch if snapshot is None else snapshot
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             text = graph.schema.text if point is None else graph.schema.at(point).text
         if json:
             show_json({"schema_source": text})
@@ -123,12 +121,11 @@ def diff(
         str, typer.Option(metavar="NAME", help="The branch to compare it with.")
     ] = "main",
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Print the steps from the schema of one branch to that of another. Changes nothing."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         with open_graph(where, read_only=True) as graph:
             steps = graph.schema.plan(graph.schema.on(branch).text, branch=against)
         if json:
@@ -148,13 +145,12 @@ def plan(
     ] = False,
     backfill: Backfill = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Print the steps from a graph's schema to another one. Changes nothing."""
     with plain_errors():
         given = _given(backfill)
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         text = read_text(schema)
         with open_graph(where, read_only=True) as graph:
             steps = graph.schema.plan(
@@ -182,7 +178,6 @@ def apply(
     message: Message = None,
     meta: Meta = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
@@ -193,7 +188,7 @@ def apply(
     """
     with plain_errors():
         given = _given(backfill)
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         text = read_text(schema)
         require_outside_cluster(where, "schema apply")
         write_target("schema apply", where, quiet=quiet)

@@ -16,7 +16,7 @@ import typer
 TARGETS = ("--server", "--graph", "--cluster", "--profile", "--durability", "--policy")
 SWITCHES = ("--yes", "--debug")
 # Taken by the commands themselves, but allowed before them too.
-_LEADING = ("--store", "--as", "--uri", "--policy")
+_LEADING = ("--store", "--as", "--policy")
 _LEADING_SWITCHES = ("--quiet",)
 # Commands of two words.
 _DATA_GROUPS = ("blob", "branch", "changes", "commit", "draw", "jobs", "review", "schema", "tag")
@@ -91,7 +91,7 @@ def take(arguments: list[str]) -> list[str]:
     for word in arguments:
         if not _is_text(word):
             raise typer.BadParameter(f"{word!r} is not UTF-8 text")
-    words = iter(_leading_last(arguments))
+    words = iter(_leading_last(_with_store(arguments)))
     for word in words:
         flag, equals, value = word.partition("=")
         if word == "--":
@@ -120,6 +120,37 @@ def take(arguments: list[str]) -> list[str]:
         json=_asks_for_json(rest),
     )
     return rest
+
+
+_BY_POSITION = ("init", "backup")
+"""Commands whose graph is their first word, and no option."""
+
+
+def _with_store(arguments: list[str]) -> list[str]:
+    """The words with `--uri`, an older name of `--store`, as that; of a command that takes its
+    graph by position as its first word. Of two graphs none is chosen."""
+    options = list(takewhile(lambda word: word != "--", arguments))
+    stores = [n for n, word in enumerate(options) if word.partition("=")[0] in ("--uri", "--store")]
+    addresses = [options[n].partition("=")[2] or _next(options, n) for n in stores]
+    if len(stores) > 1:
+        twice = " and ".join(f"'{address}'" for address in addresses)
+        raise typer.BadParameter(
+            f"the graph is named twice, by {twice}: pass one of --uri, --store"
+        )
+    if not stores or not options[stores[0]].startswith("--uri"):
+        return arguments
+    (at,), (address,) = stores, addresses
+    width = 1 if "=" in options[at] else 2
+    rest = [*arguments[:at], *arguments[at + width :]]
+    command = next((n for n, word in enumerate(rest) if word in _BY_POSITION), None)
+    if command is not None and not any(word in _ALLOWED for word in rest[:command]):
+        return [*rest[: command + 1], address, *rest[command + 1 :]]
+    return [*arguments[:at], "--store", address, *arguments[at + width :]]
+
+
+def _next(words: list[str], position: int) -> str:
+    flag, *rest = words[position : position + 2]
+    return _value(flag, rest[0] if rest else None)
 
 
 def _asks_for_json(words: list[str]) -> bool:

@@ -175,7 +175,9 @@ def serve(
         by_id = served.graphs
         if default_graph is not None and default_graph not in by_id:
             raise BadRequest(f"--default-graph '{default_graph}' is not served", "name one that is")
-        host, port = address_of(bind or environment.LISTEN_ADDR.read() or _BIND)
+        host, port = address_of(
+            bind or environment.BIND.read() or environment.LISTEN_ADDR.read() or _BIND
+        )
         actors, file = _tokens(tokens)
         if policy and served.cluster is not None:
             raise BadRequest("a cluster has the policies it applied", "declare it in cluster.yaml")
@@ -242,6 +244,8 @@ def _served(uris: list[str], ids: list[str], folders: list[str]) -> ServedSet:
     from omnigraph.server.served_sets import set_of_cluster, set_of_graphs
 
     cluster = scope().cluster
+    if cluster is None and not (uris or ids or folders):
+        cluster = environment.CLUSTER.read()
     if cluster is None:
         return set_of_graphs(uris, ids, folders)
     if uris or ids or folders:

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from omnigraph.types import parse_table_key
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from omnigraph.errors import SourceError
     from omnigraph.storage.records import Commit, Snapshot, TopologyState
     from omnigraph.storage.recovery_records import Recovery
+    from omnigraph.types import SchemaStep
 
 
 def commit_document(commit: Commit) -> dict[str, object]:
@@ -30,7 +31,14 @@ def commit_document(commit: Commit) -> dict[str, object]:
             key: {"inserted": rows.inserted, "updated": rows.updated, "deleted": rows.deleted}
             for key, rows in sorted(commit.counts.items())
         },
+        **schema_document(commit.schema_steps),
     }
+
+
+def schema_document(steps: Iterable[SchemaStep]) -> dict[str, object]:
+    """Return the member of a document with schema steps; empty without a step."""
+    shown = [step.to_json() for step in steps]
+    return {"schema_steps": shown} if shown else {}
 
 
 def rounded_document(rounded: Mapping[str, int]) -> dict[str, object]:

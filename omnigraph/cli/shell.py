@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.address import graph_uri
-from omnigraph.cli.change_text import conflict_lines, diff_lines
-from omnigraph.cli.commit_text import commit_lines, schema_changes
+from omnigraph.cli.change_text import conflict_lines, diff_lines, schema_lines
+from omnigraph.cli.commit_text import commit_lines
 from omnigraph.cli.data import show_answer
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.load_call import RowsType
-from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store, Uri
+from omnigraph.cli.options import MAIN, Actor, Branch, GraphPath, Store
 from omnigraph.cli.render import BINARY, Format, QueryRows
 from omnigraph.cli.shapes import rounded_lines
 from omnigraph.cli.terminal import painted, plain_errors, show
@@ -157,8 +157,7 @@ class Session:
                 self._to_branch(rest)
             case ".commits":
                 commits = self.graph.commits.list(self.branch, limit=_number(rest, 10))
-                reshaping = schema_changes(commits, self.graph.commits.get)
-                for line in commit_lines(commits, self.graph.commits.names(), reshaping):
+                for line in commit_lines(commits, self.graph.commits.names()):
                     show(line)
             case ".param":
                 self._param(rest)
@@ -210,7 +209,10 @@ class Session:
             raise BadRequest(".diff is between two points", "write .diff main~1 main")
         before, after = points if len(points) == 2 else (self.branch, points[0])
         count = 0
-        for change in self.graph.diff(before, after):
+        changes = self.graph.diff(before, after)
+        for line in schema_lines(changes.schema_steps):
+            show(line)
+        for change in changes:
             count += 1
             for line in diff_lines(change):
                 show(line)
@@ -361,12 +363,11 @@ def shell(
     path: GraphPath = None,
     branch: Branch = MAIN,
     actor: Actor = None,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Type queries one after the other, with completion and history."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         with open_graph(where) as graph:
             graph.branch(branch)
             session = Session(graph, where, branch, actor)

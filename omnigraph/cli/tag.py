@@ -9,7 +9,7 @@ import typer
 from omnigraph.cli import completing
 from omnigraph.cli.address import confirm_destructive, graph_uri, point_and_graph, write_target
 from omnigraph.cli.engine import open_graph
-from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store, Uri
+from omnigraph.cli.options import MAIN, Actor, GraphPath, Json, Quiet, Store
 from omnigraph.cli.servers import acting
 from omnigraph.cli.terminal import plain_errors, show, show_json
 
@@ -37,7 +37,6 @@ def create(
     ] = None,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
@@ -46,8 +45,8 @@ def create(
     Again for the same commit changes nothing; for another one it is refused.
     """
     with plain_errors():
-        point, path = point_and_graph(list(words or ()), uri or store)
-        where = graph_uri(path, uri, store)
+        point, path = point_and_graph(list(words or ()), store)
+        where = graph_uri(path, store)
         write_target("tag create", where, quiet=quiet)
         actor = acting(actor, where)
         with open_graph(where) as graph:
@@ -59,10 +58,10 @@ def create(
 
 
 @app.command(name="list")
-def list_(path: GraphPath = None, json: Json = False, uri: Uri = None, store: Store = None) -> None:
+def list_(path: GraphPath = None, json: Json = False, store: Store = None) -> None:
     """List the tags, each with its commit."""
     with plain_errors():
-        with open_graph(graph_uri(path, uri, store), read_only=True) as graph:
+        with open_graph(graph_uri(path, store), read_only=True) as graph:
             tags = graph.tags.list()
         if json:
             show_json({"tags": [_document(tag) for tag in tags]})
@@ -78,13 +77,12 @@ def delete(
     path: GraphPath = None,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Delete a tag; what it named stays until a cleanup takes it."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         write_target("tag delete", where, quiet=quiet)
         actor = acting(actor, where)
         confirm_destructive("tag delete", where, json=json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.address import graph_uri
-from omnigraph.cli.options import GraphPath, Store, Uri
+from omnigraph.cli.options import GraphPath, Store
 from omnigraph.cli.servers import is_served
 from omnigraph.cli.terminal import plain_errors, show
 from omnigraph.errors import BadRequest
@@ -29,7 +29,6 @@ def ui(
             help="Name that requests may be sent to, beside loopback; * allows every one.",
         ),
     ] = None,
-    uri: Uri = None,
     store: Store = None,
 ) -> None:
     """Show a graph in the browser until Ctrl-C.
@@ -37,7 +36,7 @@ def ui(
     It listens on this machine alone and asks nobody who they are; `omnigraph serve` is for others.
     """
     with plain_errors():
-        address = graph_uri(path, uri, store)
+        address = graph_uri(path, store)
         if is_served(address):
             raise BadRequest("this graph has a server", "open /ui/ at its address in a browser")
         from omnigraph.extras import require_draw, require_server

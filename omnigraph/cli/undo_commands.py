@@ -21,7 +21,6 @@ from omnigraph.cli.options import (
     Meta,
     Quiet,
     Store,
-    Uri,
     metadata,
 )
 from omnigraph.cli.progress import following
@@ -50,7 +49,6 @@ def revert(
     meta: Meta = None,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
@@ -65,7 +63,7 @@ def revert(
     if dots and not (first and last):
         raise typer.BadParameter(f"'{commit}' is no range: write EARLIER..LATER")
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         if not dry_run:
             write_target("revert", where, quiet=quiet)
         with open_graph(where, read_only=dry_run) as graph:
@@ -108,13 +106,12 @@ def restore(
     meta: Meta = None,
     actor: Actor = None,
     json: Json = False,
-    uri: Uri = None,
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Make a branch's content that of POINT, or that of some types, as one new commit."""
     with plain_errors():
-        where = graph_uri(path, uri, store)
+        where = graph_uri(path, store)
         if not dry_run:
             write_target("restore", where, quiet=quiet)
         with open_graph(where, read_only=dry_run) as graph:

@@ -15,7 +15,7 @@ never change there. Files are used only if they have the hash that was asked for
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -23,6 +23,7 @@ import pyarrow as pa
 from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
 from omnigraph.costs import COSTS
+from omnigraph.deferred import deferred
 from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.lru import Lru
@@ -32,11 +33,19 @@ from omnigraph.storage.opening import first_snapshot
 from omnigraph.storage.records import SchemaId, Snapshot
 from omnigraph.storage.retry import SCHEMA, retried
 from omnigraph.storage.store import Store
-from omnigraph.types import TableKey
+from omnigraph.types import SchemaStep, TableKey
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.schema_steps import schema_steps
+else:
+    schema_steps = deferred("omnigraph.catalog.schema_steps", "schema_steps")
 
 SCHEMA_TEXT, SCHEMA_IR = "_schema.pg", "_schema.ir.json"
 ARCHIVE = "_schemas"
 _BETWEEN = b"\0"
+_UNREADABLE = SchemaStep(
+    "schema changed; cleanup removed the definition before it", {"kind": "schema_changed"}
+)
 
 Result = TypeVar("Result")
 
@@ -76,6 +85,9 @@ class Schemas:
         self._store = store
         self._read: Lru[SchemaId | None, Accepted] = Lru(COSTS.schemas_max)
         self._known: Lru[str, Accepted] = Lru(COSTS.schema_branches_max)
+        self._steps: Lru[tuple[SchemaId, SchemaId], tuple[SchemaStep, ...]] = Lru(
+            COSTS.schema_pairs_max
+        )
 
     def of(self, snapshot: Snapshot) -> Accepted:
         """The schema that a snapshot was written under."""
@@ -89,6 +101,26 @@ class Schemas:
                 history.lost.require_readable([history.get(snapshot.commit_id)])
                 raise
             self._read.put(snapshot.schema, schema)
+        return schema
+
+    def steps(self, before: SchemaId, after: SchemaId) -> tuple[SchemaStep, ...]:
+        """Return the steps between two schemas of one line of commits; one step that says so if
+        cleanup removed one of them."""
+        steps = self._steps.get((before, after))
+        if steps is None:
+            try:
+                old, new = self._named(before), self._named(after)
+            except StorageFailed:
+                return (_UNREADABLE,)
+            steps = schema_steps(old.catalog, new.catalog)
+            self._steps.put((before, after), steps)
+        return steps
+
+    def _named(self, schema_id: SchemaId) -> Accepted:
+        schema = self._read.get(schema_id)
+        if schema is None:
+            schema = _read(self._store, schema_id)
+            self._read.put(schema_id, schema)
         return schema
 
     def current(self, branch: str = MAIN) -> Accepted:

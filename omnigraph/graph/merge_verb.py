@@ -124,7 +124,7 @@ class MergeVerb:
 
     @property
     def _gate(self) -> ReviewGate:
-        return ReviewGate(self._store, self._guard, self._reviews)
+        return ReviewGate(self._store, self._schemas, self._guard, self._reviews)
 
     def _is_gated(self, into: str, actor: str | None, once: str | None, *, answers: bool) -> bool:
         """Return whether a merge may need a review; a repeated merge needs none."""

@@ -9,8 +9,11 @@ approvals of what is published. Answers that nobody approved are a change of the
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from omnigraph.errors import ApprovalsMissing, NotFound, OmnigraphError
+from omnigraph.deferred import deferred
+from omnigraph.errors import ApprovalsMissing, Forbidden, NotFound, OmnigraphError, Reclaimed
+from omnigraph.exec.schemas import Schemas
 from omnigraph.graph.policy_guard import PolicyGuard
 from omnigraph.graph.review_records import (
     MERGED,
@@ -24,6 +27,12 @@ from omnigraph.graph.review_records import (
 from omnigraph.light_dataclass import dataclass
 from omnigraph.policy.actions import Action
 from omnigraph.storage.store import Store
+from omnigraph.types import SchemaStep
+
+if TYPE_CHECKING:
+    from omnigraph.exec.merge.run import merge_schema_steps
+else:
+    merge_schema_steps = deferred("omnigraph.exec.merge.run", "merge_schema_steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,7 @@ class ReviewGate:
     """Decides whether merges have the approvals that they need, for one handle of a graph."""
 
     store: Store
+    schemas: Schemas
     guard: PolicyGuard
     records: ReviewRecords
 
@@ -105,8 +115,21 @@ class ReviewGate:
         approvals = tuple(
             replace(each, is_current=each.source_commit == head) for each in review.approvals
         )
-        required = self.required(review.target)
-        return replace(review, source_commit=head, approvals=approvals, required_approvals=required)
+        return replace(
+            review,
+            source_commit=head,
+            approvals=approvals,
+            required_approvals=self.required(review.target),
+            schema_steps=self.schema_steps(review) if review.state == OPEN and head else (),
+        )
+
+    def schema_steps(self, review: Review) -> tuple[SchemaStep, ...]:
+        """Return how the merge of a review would change the schema of its target; nothing where a
+        branch or a commit between the two cannot be read, or may not be."""
+        with suppress(Forbidden, NotFound, Reclaimed):
+            self.guard.reads(review.source)
+            return merge_schema_steps(self.store, self.schemas, review.source, review.target)
+        return ()
 
     def _settled(self, review: Review) -> Review:
         """An open review, or a merged one if its merge was published before it was noted."""

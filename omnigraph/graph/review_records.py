@@ -19,6 +19,7 @@ from omnigraph.errors import NotFound, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.beside import BesideObjects
 from omnigraph.storage.retry import REVIEW
+from omnigraph.types import SchemaStep
 
 OPEN, MERGED, CLOSED = "open", "merged", "closed"
 STATES = (OPEN, MERGED, CLOSED)
@@ -109,8 +110,9 @@ class Review:
     """A review of what a merge of one branch into another would bring.
 
     `source_commit` is the head of the source, None once it is deleted; approvals of another commit
-    have lapsed. `required_approvals` is the number that the policy demands; `commit_id` is the
-    merge, None where the target had everything.
+    have lapsed. `required_approvals` is the number that the policy demands; `schema_steps` is how
+    the merge of an open review would change the schema of its target; `commit_id` is the merge,
+    None where the target had everything.
 
     >>> name = graph.branches.create("proposal")
     >>> review = graph.reviews.open("proposal", title="Prices", actor="act-ada")
@@ -131,8 +133,9 @@ class Review:
     ended_by: str | None = None
     ended_at: int | None = None
     commit_id: str | None = None
-    source_commit: str | None = None  # this one and the next: computed, never stored
+    source_commit: str | None = None  # this one and the next two: computed, never stored
     required_approvals: int = 0
+    schema_steps: tuple[SchemaStep, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -152,6 +155,11 @@ class Review:
             "state": self.state,
             "source_commit_id": self.source_commit,
             "required_approvals": self.required_approvals,
+            **(
+                {"schema_steps": [s.to_json() for s in self.schema_steps]}
+                if self.schema_steps
+                else {}
+            ),
             "approvals": [each.to_json() for each in self.approvals],
             "comments": [each.to_json() for each in self.comments],
             "ended_by": self.ended_by,
@@ -242,7 +250,7 @@ def is_review_id(text: str) -> bool:
 
 def _encoded(review: Review) -> bytes:
     facts: dict[str, Any] = {"format": _FORMAT, **asdict(review)}
-    for computed in ("source_commit", "required_approvals"):
+    for computed in ("source_commit", "required_approvals", "schema_steps"):
         del facts[computed]
     for approval in facts["approvals"]:
         del approval["is_current"]

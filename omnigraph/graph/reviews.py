@@ -76,7 +76,7 @@ class ReviewsView:
         self._guard = guard
         self._records = records
         self._branches = branches
-        self._gate = ReviewGate(store, guard, records)
+        self._gate = ReviewGate(store, schemas, guard, records)
 
     @checked
     def open(

@@ -30,11 +30,13 @@ from omnigraph.storage.store import Store
 
 if TYPE_CHECKING:
     from omnigraph.exec.changes.baseline import Baseline
+    from omnigraph.exec.changes.commit_steps import with_schema_steps
     from omnigraph.exec.changes.consumers import Consumers, FeedConsumer
     from omnigraph.exec.changes.diff import Changes, commit_changes, filters, readable
     from omnigraph.exec.changes.feed import Feed, FeedPage
 else:
     Baseline = deferred("omnigraph.exec.changes.baseline", "Baseline")
+    with_schema_steps = deferred("omnigraph.exec.changes.commit_steps", "with_schema_steps")
     Consumers = deferred("omnigraph.exec.changes.consumers", "Consumers")
     FeedConsumer = deferred("omnigraph.exec.changes.consumers", "FeedConsumer")
     Changes = deferred("omnigraph.exec.changes.diff", "Changes")
@@ -210,11 +212,14 @@ class CommitsView:
             raise BadRequest(f"limit is {limit}", "give a whole number from 0 on")
         if not all_branches:
             self._guard.reads_point(branch)
-            return self._points.history(branch, actor=actor, limit=limit)
+            return self._stepped(self._points.history(branch, actor=actor, limit=limit))
         self._guard.reads_graph()
         if branch != MAIN:
             raise BadRequest("all_branches= leaves no branch to choose", "pass one of the two")
-        return self._store.history.list_all(actor=actor, limit=limit)
+        return self._stepped(self._store.history.list_all(actor=actor, limit=limit))
+
+    def _stepped(self, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
+        return with_schema_steps(self._store, self._schemas, commits)
 
     @checked
     def get(self, commit_id: str) -> Commit:
@@ -224,7 +229,7 @@ class CommitsView:
         True
         """
         self._guard.reads_graph()
-        return self._points.resolve(commit_id, kind="commit")
+        return self._stepped((self._points.resolve(commit_id, kind="commit"),))[0]
 
     def names(self) -> dict[str, tuple[str, ...]]:
         """The branches whose heads are at a commit and the tags that name it, by its id.

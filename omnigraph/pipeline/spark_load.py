@@ -9,7 +9,6 @@ once, so one that ran twice, or died half-way, leaves only files that no table r
 never holds rows: only fragment metadata, counts, and samples of violations.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,13 +31,13 @@ from omnigraph.exec.load.pieces import Piece
 from omnigraph.exec.load.request import BY_ID, LoadRequest
 from omnigraph.exec.load.scratch import scratch_folder
 from omnigraph.exec.load.sources import Part
-from omnigraph.exec.progress import Progress
 from omnigraph.pipeline.connect_session import is_connect, parallelism
 from omnigraph.pipeline.folder_exchange import FolderExchange
 from omnigraph.pipeline.session import Profile, session
 from omnigraph.pipeline.shared_scratch import SharedFolder, scratch_parent
 from omnigraph.pipeline.shuffle_exchange import InputChanged, ShuffleExchange
 from omnigraph.pipeline.splits import split
+from omnigraph.pipeline.task_progress import TaskProgress
 from omnigraph.pipeline.tasks import LoadJob, PartDone, gathered, run_batches, run_part
 from omnigraph.storage.records import Commit
 from omnigraph.storage.store import Store
@@ -68,6 +67,8 @@ def load_spark(
     spark: "SparkSession | None",
 ) -> tuple[Commit, IntakeResult]:
     """Load on Spark: in the session given, the active one, or a new one."""
+    told = TaskProgress(request.progress)
+    told.report("start", 0)
     running = spark or (frame.sparkSession if frame is not None else session(_profile(input)))
     task_count = parallelism(running) * 2
     with _meeting(store, running) as meeting:
@@ -76,9 +77,10 @@ def load_spark(
         buckets = _bucket_count(input, parts) if frame is None else frame_buckets(frame)
         for _ in range(READS_MAX):
             with _exchange(running, meeting, buckets, _title(parts)) as exchange:
-                loading = SparkLoad(store, catalog, request, exchange)
+                loading = SparkLoad(store, catalog, request, exchange, told)
                 try:
-                    return loading.run(parts, frame)
+                    with told.following(running):
+                        return loading.run(parts, frame)
                 except InputChanged:
                     continue
     raise StorageFailed(
@@ -166,13 +168,18 @@ class SparkLoad:
     """One load on Spark, as its driver sees it."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, request: LoadRequest, exchange: SparkExchange
+        self,
+        store: Store,
+        catalog: Catalog,
+        request: LoadRequest,
+        exchange: SparkExchange,
+        told: TaskProgress,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._request = request
         self._exchange = exchange
-        self._started = time.monotonic()
+        self._told = told
 
     def run(
         self, parts: tuple[Part | Piece, ...], frame: "DataFrame | None"
@@ -181,10 +188,11 @@ class SparkLoad:
         request = self._request
         write = LoadWrite(self._store, self._catalog, request)
         job = replace(self._job(write), are_joined=len(parts) != 1)
+        self._told.report("read", 0)
         results, blocks = self._read(job, parts, frame)
         taken = gathered(results, keep_rejects=request.rejects is not None)
         taken.rows = blocks
-        self._progress("read", sum(taken.counts.values()))
+        self._told.report("read", sum(taken.counts.values()))
         finish_kind = PatchFinish if request.mode == "patch" else Finish
         finish = finish_kind(
             self._store,
@@ -196,7 +204,7 @@ class SparkLoad:
             files=[part.label if isinstance(part, Part) else part.file for part in parts],
             first_lines=_first_lines(parts, results),
         )
-        return finish.commit(write.current, self._progress), taken
+        return finish.commit(write.current, self._told.report), taken
 
     def _job(self, write: LoadWrite) -> LoadJob:
         owners: tuple[Owner, ...] = (*self._catalog.nodes.values(), *self._catalog.edges.values())
@@ -216,10 +224,6 @@ class SparkLoad:
         if frame is None:
             return self._exchange.put(partial(run_part, job), parts)
         return self._exchange.put_frame(partial(run_batches, job), _ordered(frame, job.request))
-
-    def _progress(self, stage: str, rows: int) -> None:
-        if self._request.progress is not None:
-            self._request.progress(Progress(stage, rows, time.monotonic() - self._started))
 
 
 def _first_lines(parts: tuple[Part | Piece, ...], results: list[PartDone]) -> list[int]:

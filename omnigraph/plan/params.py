@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from omnigraph.catalog.near_names import did_you_mean, nearest
 from omnigraph.catalog.numbers import as_float
 from omnigraph.catalog.plain_values import date_hint, plain_item
 from omnigraph.errors import BadRequest
@@ -19,22 +20,38 @@ from omnigraph.language.moments import days_of, milliseconds_of, parse_date, par
 from omnigraph.plan.ir import Constant, Parameter
 from omnigraph.types import INTEGER_BOUNDS, Scalar, ValueType
 
-_NAMES_SHOWN = 8
+_NAMES_SHOWN, _NAME_CHARS = 8, 80
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
 def bind_parameters(declared: tuple[Parameter, ...], given: object) -> dict[str, Constant]:
     """The value of each declared parameter, but for those that are left out and have a default.
-    Keys nobody declared are ignored."""
+    Raises `BadRequest` if a given parameter is not declared."""
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
         raise BadRequest("params must be a JSON object")
+    _require_declared(declared, given)
     return {
         parameter.name: _bound(parameter, given)
         for parameter in declared
         if parameter.name in given or parameter.default is None
     }
+
+
+def _require_declared(declared: tuple[Parameter, ...], given: Mapping[Any, Any]) -> None:
+    known = [parameter.name for parameter in declared]
+    unknown = tuple(str(name) for name in given if name not in known)
+    if not unknown:
+        return
+    word = "parameter" if len(unknown) == 1 else "parameters"
+    names = ", ".join(f"'{name[:_NAME_CHARS]}'" for name in unknown[:_NAMES_SHOWN])
+    hint = "the query declares none"
+    if known:
+        near = sorted({near for name in unknown if (near := nearest(name, known)) is not None})
+        listed = ", ".join(f"'{name}'" for name in near)
+        hint = f"did you mean {listed}?" if near else did_you_mean(unknown[0], known)
+    raise BadRequest(f"unknown {word} {names}", hint, unknown)
 
 
 def _bound(parameter: Parameter, given: Mapping[Any, Any]) -> Constant:

@@ -10,6 +10,7 @@ from omnigraph.catalog.model import EdgeType, NodeType, Property, Type
 from omnigraph.catalog.near_names import did_you_mean
 from omnigraph.language.query import ast
 from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan.end_types import key_type
 from omnigraph.plan.expressions import type_of
 from omnigraph.plan.family_writes import which_edge
 from omnigraph.plan.operands import NOW, as_type, compatible, parameter_operand
@@ -110,7 +111,8 @@ def _ends_and_sets(
                     f"""write "[\\"acme\\",\\"7\\"]", or {name}: $n, match {{ $n: … }} behind it"""
                 )
                 raise names.fail(assignment.value.span, text, code="T3", hint=hint)
-            ends[name] = _assigned(names, assignment.value, ID_TYPE, f"{edge.name}.{name}")
+            node = names.catalog.nodes[edge.source if name == "from" else edge.target]
+            ends[name] = _end(names, assignment.value, node, f"{edge.name}.{name}")
         else:
             sets.append(_set(names, edge, assignment))
     for name in _ENDS:
@@ -118,6 +120,26 @@ def _ends_and_sets(
             text = f"{edge.name} needs the endpoint '{name}'"
             raise names.fail(statement.span, text, code="T12", hint=f"write {name}: <id>")
     return ends, tuple(sets)
+
+
+def _end(names: Names, value: ast.Expr, node: NodeType, what: str) -> ir.Expr:
+    """An end of an edge: the id of its node, or its key where that is one value of another type."""
+    key = key_type(node)
+    if key is None or _is_text(names, value):
+        return _assigned(names, value, ID_TYPE, what)
+    return _assigned(names, value, key, what)
+
+
+def _is_text(names: Names, value: ast.Expr) -> bool:
+    match value:
+        case ast.Literal():
+            return value.scalar in (None, Scalar.STRING)
+        case ast.Variable():
+            return _declared(names, value).type.scalar is Scalar.STRING
+        case ast.Now():
+            return False
+        case _:
+            return type_of(_typer(names, None).value(value)).scalar is Scalar.STRING
 
 
 def _upsert(names: Names, statement: ast.Upsert, target: Type) -> mutation_ir.UpsertRow:

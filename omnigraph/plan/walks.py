@@ -4,7 +4,7 @@ Invariant: a walk knows the type of every node it can stop at before it starts, 
 its edges and nodes is checked once a type. What is not about the way is a condition of the row.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -231,13 +231,36 @@ def _end(
         return next(iter(reached.values()))
     if bound is None and reached:
         listed = " or ".join(f"a {name}" for name in sorted(reached))
-        hint = f"write ${variable.name}: {min(reached)}"
+        hint = _whole_binding(names, variable.name, reached)
         raise names.fail(variable.span, f"${variable.name} can be {listed}", code="T5", hint=hint)
     goal = "anything" if bound is None else f"a {bound.name}"
     text = f"no walk along these edges leads from a {start.name} to {goal}"
     taken = ", ".join(f"{w.edge.name} from {w.source.name} to {w.target.name}" for w in ways)
     hint = f"an edge goes one way in the whole walk, here {taken}; take the others in a step each"
     raise names.fail(traversal.span, text, code="T5", hint="" if traversal.is_any else hint)
+
+
+def _whole_binding(names: Names, variable: str, reached: Collection[str]) -> str:
+    """The binding that keeps every type that a walk reaches, and what a narrower one loses."""
+    first, *others = sorted(reached)
+    left_out = f"${variable}: {first} leaves out {_listed(others)}"
+    implementing = {
+        name: {node.name for node in names.catalog.nodes.values() if name in node.implements}
+        for name in names.catalog.interfaces
+    }
+    whole = [name for name, nodes in implementing.items() if nodes.issuperset(reached)]
+    if whole:
+        nearest = min(whole, key=lambda name: (len(implementing[name]), name))
+        return f"write ${variable}: {nearest} for all of them; {left_out}"
+    return (
+        f"declare an interface that {_listed([first, *others])} implement and write "
+        f"${variable}: with its name, or join a query for each by union; {left_out}"
+    )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    *some, last = texts
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 def _require_used(

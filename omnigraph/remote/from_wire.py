@@ -30,7 +30,7 @@ from omnigraph.storage.records import (
     TablePin,
     TopologyState,
 )
-from omnigraph.types import Kind, Scalar, TableKey, parse_table_key, table_key
+from omnigraph.types import Kind, Scalar, SchemaStep, TableKey, parse_table_key, table_key
 
 Document = Mapping[str, Any]
 
@@ -49,6 +49,15 @@ def commit_of(document: Document) -> Commit:
         metadata=document.get("metadata", {}),
         merged_from=_origin(document),
         counts=_counts(document),
+        schema_steps=schema_steps_of(document),
+    )
+
+
+def schema_steps_of(document: Document) -> tuple[SchemaStep, ...]:
+    """Return the schema steps of a diff, a preview or a commit."""
+    return tuple(
+        SchemaStep(each["text"], {name: fact for name, fact in each.items() if name != "text"})
+        for each in document.get("schema_steps", ())
     )
 
 
@@ -80,6 +89,7 @@ def cause_of(document: Document) -> Commit:
         metadata=document.get("metadata", {}),
         merged_from=_origin(document),
         counts=_counts(document),
+        schema_steps=schema_steps_of(document),
     )
 
 
@@ -309,6 +319,7 @@ def merge_of(document: Document, url: str, *, repeated: bool = False) -> MergeOu
         conflicts=tuple(map(conflict, document.get("merge_conflicts", ()))),
         dry_run=document.get("dry_run", False),
         repeated=repeated,
+        schema_steps=schema_steps_of(document),
     )
 
 

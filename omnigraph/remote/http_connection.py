@@ -93,7 +93,11 @@ class HttpConnection:
         self._retries_writes = retry_writes
         self._is_closed = False
         self._patience_s = TIMEOUT_S if timeout is None else timeout
-        headers = {"Omnigraph-Http-Api": API_VERSION, "Omnigraph-Moments": "named"}
+        headers = {
+            "Omnigraph-Http-Api": API_VERSION,
+            "Omnigraph-Moments": "named",
+            "Prefer": "handling=strict",  # a parameter that the query lacks is an error
+        }
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         connect = _CONNECT_S if timeout is None else min(_CONNECT_S, timeout)

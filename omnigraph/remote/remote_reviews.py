@@ -19,7 +19,7 @@ from omnigraph.exec.progress import Progress
 from omnigraph.graph.review_records import Review, ReviewApproval, ReviewComment, is_review_id
 from omnigraph.graph.reviews import ReviewsView, entity_members
 from omnigraph.remote.answers import resolutions_of, settled
-from omnigraph.remote.from_wire import merge_of
+from omnigraph.remote.from_wire import merge_of, schema_steps_of
 from omnigraph.remote.http_connection import JSON, REPLAY, encoded, given
 from omnigraph.remote.remote_session import RemoteSession
 from omnigraph.storage.names import MAIN
@@ -221,4 +221,5 @@ def review_of(document: Mapping[str, Any]) -> Review:
         document["merge_commit_id"],
         document["source_commit_id"],
         document["required_approvals"],
+        schema_steps_of(document),
     )

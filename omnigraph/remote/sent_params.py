@@ -27,10 +27,11 @@ def sent_params(
 ) -> dict[str, Any] | None:
     """Parameters as JSON has them. `text` is that of the query called `name`, or of the only one;
     without it the types of the parameters are not known."""
-    bind_parameters((), params)  # which refuses what is no mapping
     if params is None:
         return None
-    values = {key: plain_items(value) for key, value in params.items() if isinstance(key, str)}
+    if not isinstance(params, Mapping):
+        bind_parameters((), params)  # which refuses it
+    values = {str(key): plain_items(value) for key, value in params.items()}
     if all(map(is_json, values.values())):
         return values
     declared = None if text is None else _declared(text, name)

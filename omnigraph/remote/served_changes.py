@@ -21,12 +21,12 @@ from omnigraph.exec.changes.export import ExportResult, form_of
 from omnigraph.exec.changes.page_sizes import PAGE_CHANGES
 from omnigraph.exec.schemas import Accepted
 from omnigraph.output_file import whole_file
-from omnigraph.remote.from_wire import Document, changes_of
+from omnigraph.remote.from_wire import Document, changes_of, schema_steps_of
 from omnigraph.remote.http_connection import HttpConnection, Params, given
 from omnigraph.remote.iso_lines import iso_lines
 from omnigraph.remote.line_counts import LineCounts
 from omnigraph.storage.records import CommitId
-from omnigraph.types import DatesForm
+from omnigraph.types import DatesForm, SchemaStep
 
 
 class ServedChanges(Changes):
@@ -49,6 +49,11 @@ class ServedChanges(Changes):
     def between(self) -> tuple[str, str]:
         """The two commits."""
         return self._ends(self._first)
+
+    @property
+    def schema_steps(self) -> tuple[SchemaStep, ...]:
+        """Differences of the two schemas."""
+        return schema_steps_of(self._first.get("cause", self._first))
 
     def page(self, limit: int = PAGE_CHANGES, token: str | None = None) -> Page:
         """At most `limit` changes; a page also ends when it has grown large."""

@@ -60,7 +60,7 @@ from omnigraph.server.status import error_answer
 from omnigraph.server.stored_routes import in_lane
 from omnigraph.server.ui.ui_events import commit_events
 from omnigraph.server.ui.ui_front import ServerPages, address_of_page, kept_apart
-from omnigraph.server.ui.ui_table import EVENTS, PAGES
+from omnigraph.server.ui.ui_table import EVENTS, NO_PAGES, PAGES
 from omnigraph.server.watchdog import Watchdog
 from omnigraph.storage.stamp import INTERNAL_SCHEMA_VERSION
 
@@ -99,7 +99,7 @@ class ServerApp:
         self._default = settings.default_graph or graphs.only
         flat = FLAT if self._default is not None else ()
         self._pages = ServerPages(settings, graphs, self.gate)
-        pages = PAGES if settings.ui else ()
+        pages = PAGES if settings.ui else NO_PAGES
         self._router = Router((*server_endpoints(), *NESTED, *flat, *pages))
         limits = self._limits = settings.limits
         self.reads = BoundedPool("read", limits.read_threads, limits.read_queue, PATIENCE_S)

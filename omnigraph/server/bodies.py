@@ -39,6 +39,7 @@ def commit_output(commit: Commit) -> wire.CommitOutput:
         metadata=shown_metadata(commit) or UNSET,
         merged_branch=UNSET if commit.merged_from is None else commit.merged_from[0],
         counts=_counts(commit) or UNSET,
+        schema_steps=[step.to_json() for step in commit.schema_steps] or UNSET,
     )
 
 
@@ -50,7 +51,12 @@ def _counts(commit: Commit) -> dict[str, wire.EntityCounts]:
 
 
 def read_output(
-    result: QueryResult, branch: str | None, snapshot: str | None, *, legacy: bool = False
+    result: QueryResult,
+    branch: str | None,
+    snapshot: str | None,
+    *,
+    legacy: bool = False,
+    warnings: list[str] | UnsetType = UNSET,
 ) -> wire.LegacyReadOutput:
     """The rows of a read."""
     return wire.ReadOutput(
@@ -60,10 +66,13 @@ def read_output(
         columns=result.columns or UNSET,
         rows=json_rows(result),
         graph_commit_id=UNSET if legacy else result.commit_id,
+        warnings=warnings,
     )
 
 
-def change_output(done: MutationResult) -> wire.ChangeOutput:
+def change_output(
+    done: MutationResult, warnings: list[str] | UnsetType = UNSET
+) -> wire.ChangeOutput:
     """The result of a mutation."""
     return wire.ChangeOutput(
         branch=done.branch,
@@ -73,6 +82,7 @@ def change_output(done: MutationResult) -> wire.ChangeOutput:
         actor_id=done.actor_id,
         commit=None if done.commit is None else commit_output(done.commit),
         rounded=done.rounded or UNSET,
+        warnings=warnings,
     )
 
 
@@ -126,7 +136,7 @@ def _load_indexes(indexes: LoadIndexes) -> wire.LoadIndexesOutput | UnsetType:
     )
 
 
-_PREVIEW = ("kept_edges", "dry_run", "statistics", "merge_conflicts", "changes")
+_PREVIEW = ("kept_edges", "schema_steps", "dry_run", "statistics", "merge_conflicts", "changes")
 
 
 def undo_output(done: UndoOutcome) -> wire_beyond.UndoOutput:

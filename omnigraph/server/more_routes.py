@@ -173,8 +173,10 @@ def diff(call: RouteCall) -> Answer:
         raise BadRequest("a diff is between two points", "give the query parameters from and to")
     changes = call.graph.diff(before, after, **listing_filters(call))
     old, new = changes.between
-    page = changes_page(call, changes, listing_limit(call))
-    return answered({"from_commit_id": old, "to_commit_id": new, **page})
+    shown: dict[str, object] = {"from_commit_id": old, "to_commit_id": new}
+    if steps := changes.schema_steps:
+        shown["schema_steps"] = [step.to_json() for step in steps]
+    return answered(shown | changes_page(call, changes, listing_limit(call)))
 
 
 def lint(call: RouteCall) -> Answer:

@@ -3,6 +3,8 @@
 Invariant: a route is one call on the graph and one rendering.
 """
 
+from typing import Any
+
 from msgspec import UNSET
 
 from omnigraph.catalog import codec
@@ -14,6 +16,7 @@ from omnigraph.graph.source_text import USE_MUTATE
 from omnigraph.server import wire
 from omnigraph.server.bodies import commit_output, read_output, snapshot_output
 from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main
+from omnigraph.server.lenient_params import Warnings, with_known_parameters
 from omnigraph.server.refusals import too_large
 from omnigraph.server.row_formats import ARROW, arrow_bytes, chosen, csv_bytes
 from omnigraph.server.status import reworded
@@ -36,22 +39,25 @@ def read_answer(
     snapshot: str | None,
 ) -> Answer:
     """The rows of a read query, in the form that the request accepts."""
-    result, named = _run(call, text, name, params, branch, snapshot)
+    result, named, warnings = _run(call, text, name, params, branch, snapshot)
     media = chosen(call.headers.get("accept"))
     if media is None:
-        return _rows(call, read_output(result, named, snapshot))
+        return _rows(call, read_output(result, named, snapshot, warnings=warnings))
     data = arrow_bytes(result) if media == ARROW else csv_bytes(result)
     headers = {"Omnigraph-Query-Name": result.query_name, "Omnigraph-Snapshot-Id": result.commit_id}
+    if warnings:
+        headers["Omnigraph-Warning"] = warnings[0].encode("ascii", "backslashreplace").decode()
     return _capped(call, Answer(data, media=media, headers=headers))
 
 
 def legacy_read(call: RouteCall) -> Answer:
     """Run a read query, in the older spelling."""
     body = call.json(wire.LegacyReadRequest)
-    result, branch = _run(
+    result, branch, warnings = _run(
         call, body.query_source, body.query_name, body.params, body.branch, body.snapshot
     )
-    return _rows(call, read_output(result, branch, body.snapshot, legacy=True))
+    output = read_output(result, branch, body.snapshot, legacy=True, warnings=warnings)
+    return _rows(call, output)
 
 
 def _run(
@@ -61,21 +67,25 @@ def _run(
     params: object,
     branch: str | None,
     snapshot: str | None,
-) -> tuple[QueryResult, str | None]:
+) -> tuple[QueryResult, str | None, Warnings]:
     if branch is not None and snapshot is not None:
         raise BadRequest("request may specify branch or snapshot, not both")
     named = None if snapshot is not None else branch_or_main(branch)
     call.facts.update(branch=named)
-    try:
-        result = call.graph.query(
+
+    def run(given: Any) -> QueryResult:
+        return call.graph.query(
             text,
-            params,  # type: ignore[arg-type]  # the engine refuses what is no object
+            given,
             name,
             branch=named,
             snapshot=snapshot,
             engine="local",
             stop=call.stop,
         )
+
+    try:
+        result, warnings = with_known_parameters(call, params, run)
     except BadRequest as cause:
         if cause.hint != USE_MUTATE:
             raise
@@ -85,7 +95,7 @@ def _run(
         size = result.to_arrow().nbytes
         if size > call.limits.answer_bytes:
             raise too_large("response_bytes", size, call.limits.answer_bytes)
-    return result, named
+    return result, named, warnings
 
 
 def _rows(call: RouteCall, document: wire.LegacyReadOutput) -> Answer:

@@ -347,6 +347,7 @@ _TABLE: tuple[ApiEndpoint, ...] = (
 _OLD_KEYS = {
     "cluster_listCommits": legacy.in_commits,
     "cluster_getCommit": legacy.in_commit,
+    "cluster_mutate": legacy.in_change,
     "cluster_change": legacy.in_change,
     "cluster_ingest": legacy.in_ingest,
     "cluster_mergeBranches": legacy.in_merge,
@@ -360,7 +361,9 @@ _FLAT = (
     "cluster_mergeBranches",
     "cluster_listCommits",
     "cluster_getCommit",
+    "cluster_query",
     "cluster_read",
+    "cluster_mutate",
     "cluster_change",
     "cluster_ingest",
     "cluster_export",

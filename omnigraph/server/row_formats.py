@@ -7,9 +7,8 @@ are: no row becomes a Python value.
 import io
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import IO, Any
+from typing import IO
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,6 +18,7 @@ from omnigraph.exec.load.columnar import ragged_faults
 from omnigraph.exec.load.text_cells import TEXT_CELLS, csv_rows
 from omnigraph.exec.read.result import QueryResult
 from omnigraph.exec.rules.faults import Faults
+from omnigraph.exec.values.csv_text import csv_line
 
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -107,22 +107,10 @@ def arrow_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 def csv_bytes(result: QueryResult) -> bytes:
-    """A line of column names, then the rows; a null is `null`, a list is JSON."""
+    """A line of column names, then the rows; a null is an empty field, a list is JSON."""
     return "".join(_csv_lines(result)).encode("utf-8", "replace")
 
 
 def _csv_lines(result: QueryResult) -> Iterator[str]:
-    yield f"{','.join(map(_field, result.columns))}\n"
-    for row in result.tuples():
-        yield f"{','.join(_field(_cell(value)) for value in row)}\n"
-
-
-def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
-
-
-def _field(text: str) -> str:
-    if _QUOTED.isdisjoint(text):
-        return text
-    doubled = text.replace('"', '""')
-    return f'"{doubled}"'
+    for values in chain([result.columns], result.tuples()):
+        yield f"{csv_line(values)}\n"

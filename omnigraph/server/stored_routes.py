@@ -17,6 +17,7 @@ from omnigraph.server.bodies import change_output
 from omnigraph.server.call import Answer, RouteCall, answered, branch_or_main
 from omnigraph.server.endpoint import ApiEndpoint, Lane
 from omnigraph.server.idempotency import write_once
+from omnigraph.server.lenient_params import with_known_parameters
 from omnigraph.server.read_routes import read_answer
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.write_routes import required_commit, without_condition
@@ -92,19 +93,25 @@ def _mutate(
     branch = branch_or_main(request.branch)
     call.facts.update(branch=branch)
     with write_once(call, branch) as once:
-        done = call.graph.mutate(
-            query.source,
+        done, warnings = with_known_parameters(
+            call,
             request.params,
-            query.name,
-            branch=branch,
-            actor=call.actor,
-            if_commit=if_commit,
-            message=request.message,
-            metadata=once.metadata(request.metadata),
-            once=once.mark,
+            lambda params: call.graph.mutate(
+                query.source,
+                params,
+                query.name,
+                branch=branch,
+                actor=call.actor,
+                if_commit=if_commit,
+                message=request.message,
+                metadata=once.metadata(request.metadata),
+                once=once.mark,
+            ),
         )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
-    return once.replayed(answered(change_output(done)), done.commit, repeated=done.repeated)
+    return once.replayed(
+        answered(change_output(done, warnings)), done.commit, repeated=done.repeated
+    )
 
 
 def _entry(query: StoredQuery) -> wire.QueryCatalogEntry:

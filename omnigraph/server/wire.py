@@ -116,6 +116,7 @@ class LegacyReadOutput(Body, kw_only=True):
     row_count: int
     columns: list[str] | UnsetType = UNSET
     rows: list[dict[str, Any]]
+    warnings: list[str] | UnsetType = UNSET
 
 
 class ReadOutput(LegacyReadOutput, kw_only=True):
@@ -218,6 +219,7 @@ class CommitOutput(Body, kw_only=True):
     metadata: dict[str, str] | UnsetType = UNSET
     merged_branch: str | UnsetType = UNSET
     counts: dict[str, EntityCounts] | UnsetType = UNSET
+    schema_steps: list[dict[str, Any]] | UnsetType = UNSET
 
 
 class ChangeRequest(Body, kw_only=True):
@@ -244,6 +246,7 @@ class ChangeOutput(Body, kw_only=True):
     actor_id: str | None
     commit: CommitOutput | None
     rounded: dict[str, int] | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class IngestRequest(Body, kw_only=True):
@@ -376,6 +379,7 @@ class BranchMergeOutput(Body, kw_only=True):
     branch_delete_error: str | UnsetType = UNSET
     commit: CommitOutput | UnsetType = UNSET
     kept_edges: list[dict[str, Any]] | UnsetType = UNSET
+    schema_steps: list[dict[str, Any]] | UnsetType = UNSET
     dry_run: bool | UnsetType = UNSET
     statistics: list[dict[str, Any]] | UnsetType = UNSET
     merge_conflicts: list[dict[str, Any]] | UnsetType = UNSET

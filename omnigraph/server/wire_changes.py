@@ -25,6 +25,7 @@ class ChangeCause(Body, kw_only=True):
     graph_manifest_version: int | UnsetType = UNSET
     merged_branch: str | UnsetType = UNSET
     counts: dict[str, EntityCounts] | UnsetType = UNSET
+    schema_steps: list[dict[str, Any]] | UnsetType = UNSET
 
 
 class ChangeType(Body, kw_only=True):
@@ -72,6 +73,7 @@ class DiffOutput(Body, kw_only=True):
 
     from_commit_id: str
     to_commit_id: str
+    schema_steps: list[dict[str, Any]] | UnsetType = UNSET
     changes: list[EntityChange]
     next_page_token: str | UnsetType = UNSET
 

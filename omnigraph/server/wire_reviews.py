@@ -3,6 +3,8 @@
 Invariant: as in `wire`: a member with a default is left out where it has that default.
 """
 
+from typing import Any
+
 from msgspec import UNSET, UnsetType
 
 from omnigraph.server.wire import Body, MergeResolution
@@ -87,6 +89,7 @@ class ReviewOutput(Body, kw_only=True):
     state: str
     source_commit_id: str | None
     required_approvals: int
+    schema_steps: list[dict[str, Any]] | UnsetType = UNSET
     approvals: list[ReviewApprovalOutput]
     comments: list[ReviewCommentOutput]
     ended_by: str | None

@@ -19,6 +19,7 @@ from omnigraph.server import branch_leases, wire
 from omnigraph.server.bodies import change_output, commit_output, load_output, merge_output
 from omnigraph.server.call import JSON, Answer, RouteCall, answered, branch_or_main, require_media
 from omnigraph.server.idempotency import WriteOnce, write_once
+from omnigraph.server.lenient_params import with_known_parameters
 from omnigraph.server.refusals import HttpRefusal
 from omnigraph.server.row_formats import ARROW, CSV, PARQUET, column_batches
 from omnigraph.server.status import head_moved, reworded
@@ -70,20 +71,26 @@ def _mutate(call: RouteCall, if_commit: str | None) -> Answer:
     branch = branch_or_main(body.branch)
     call.facts.update(branch=branch)
     with write_once(call, branch) as once, _reads_elsewhere():
-        done = call.graph.mutate(
-            text,
+        done, warnings = with_known_parameters(
+            call,
             body.params,
-            _either(body.name, body.query_name, "name", "query_name"),
-            branch=branch,
-            actor=call.actor,
-            if_commit=if_commit,
-            message=body.message,
-            metadata=once.metadata(body.metadata),
-            once=once.mark,
-            embed=as_given(body.embed or "now"),
+            lambda params: call.graph.mutate(
+                text,
+                params,
+                _either(body.name, body.query_name, "name", "query_name"),
+                branch=branch,
+                actor=call.actor,
+                if_commit=if_commit,
+                message=body.message,
+                metadata=once.metadata(body.metadata),
+                once=once.mark,
+                embed=as_given(body.embed or "now"),
+            ),
         )
     call.facts.update(commit=None if done.commit is None else done.commit.id)
-    return once.replayed(answered(change_output(done)), done.commit, repeated=done.repeated)
+    return once.replayed(
+        answered(change_output(done, warnings)), done.commit, repeated=done.repeated
+    )
 
 
 @contextmanager

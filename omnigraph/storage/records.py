@@ -17,7 +17,7 @@ from omnigraph.errors import StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage.names import MAIN, table_location
 from omnigraph.storage.stamp import stamped
-from omnigraph.types import TableKey, parse_table_key
+from omnigraph.types import SchemaStep, TableKey, parse_table_key
 
 CommitId = NewType("CommitId", str)
 """A graph commit: a ULID."""
@@ -277,6 +277,7 @@ class Commit(CommitFacts):
     manifest_version: int
     operation_id: OperationId | None = None
     schema: SchemaId | None = field(default=None, compare=False)  # None: not told
+    schema_steps: tuple[SchemaStep, ...] = field(default=(), compare=False)  # set by listings
 
     @property
     def parents(self) -> tuple[CommitId, ...]:
@@ -295,7 +296,8 @@ class Commit(CommitFacts):
 
     @property
     def changed(self) -> str:
-        """The rows that the commit changed, by type: `+3 Person ~1 Knows`."""
+        """The rows that the commit changed, by type, and its first schema step:
+        `+3 Person ~1 Knows`."""
         changed = []
         nodes_first = sorted(self.counts, key=lambda key: (parse_table_key(key)[0] != "node", key))
         for key, counts in ((key, self.counts[key]) for key in nodes_first):
@@ -304,6 +306,9 @@ class Commit(CommitFacts):
             changed.append(parse_table_key(key)[1])
         if self.merged_from is not None and not self.merged_from[0].startswith(TRANSACTIONS):
             changed.append(f"[merge {self.merged_from[0]}]")
+        if self.schema_steps:
+            first, *rest = self.schema_steps
+            changed.append(f"[schema: {first}{f'; and {len(rest)} more' if rest else ''}]")
         return " ".join(changed)
 
     def __repr__(self) -> str:

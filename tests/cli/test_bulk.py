@@ -31,7 +31,9 @@ def test_a_load_says_what_it_did(uri: str, tmp_path: Path) -> None:
         f"loaded {uri} on branch main with append: 2 entities across 1 node types and 1 edge types"
     )
     assert done.stdout == text + "\n"
-    assert "ran on the local engine" in done.stderr
+    assert "engine" not in done.stderr
+    words = ("load", uri, "--data", file, "--mode", "merge", "--engine", "local", "--verbose")
+    assert "ran on the local engine" in run(*words).stderr
 
 
 @pytest.mark.parametrize("typed", [(), ("--type", "Person")])

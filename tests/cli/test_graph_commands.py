@@ -1,5 +1,6 @@
 """The commands that open a graph: made, branched, looked at."""
 
+import json
 import re
 from pathlib import Path
 
@@ -186,11 +187,21 @@ def test_a_schema_is_applied_as_one_commit(folder: Path) -> None:
     assert len(after) == len(commits) + 1
     assert after[0]["actor_id"] == "act-a"
     newest, oldest = lines("commit", "list", "g.omni", cwd=folder)
-    assert newest.endswith("act-a  (main)  [schema]")
-    assert "[schema]" not in oldest
+    assert newest.endswith("act-a  (main)  [schema: add node type 'Extra']")
+    assert "[schema" not in oldest
     assert lines("commit", "list", "g.omni", "--limit", "1", cwd=folder) == [newest]
-    assert "what: [schema]" in lines("commit", "show", "main", "g.omni", cwd=folder)
-    assert lines("commit", "list", "--graph", "g.omni", cwd=folder)[0].endswith("[schema]")
+    assert "schema: add node type 'Extra'" in lines("commit", "show", "main", "g.omni", cwd=folder)
+    drawn = lines("commit", "list", "--graph", "g.omni", cwd=folder)[0]
+    assert drawn.endswith("[schema: add node type 'Extra']")
+    step = {
+        "kind": "add_type",
+        "type_kind": "node",
+        "name": "Extra",
+        "text": "add node type 'Extra'",
+    }
+    assert after[0]["schema_steps"] == [step]
+    assert "schema_steps" not in after[1]
+    assert document("commit", "show", "main", "g.omni", cwd=folder)["schema_steps"] == [step]
     assert lines(*apply, cwd=folder)[2:] == [
         "applied: no",
         "graph_manifest_version: 2",
@@ -284,3 +295,33 @@ def test_a_required_property_is_applied_with_values(folder: Path) -> None:
     assert lines("schema", "apply", *filled, "--quiet", cwd=folder)[-1] == (
         "- add property 'Person.handle' (String) on node 'Person' filled with '@' || name"
     )
+
+
+def test_a_schema_change_of_a_branch_is_in_its_diff_and_in_the_preview_of_its_merge(
+    folder: Path,
+) -> None:
+    text = Path(SCHEMA).read_text("utf-8") + "\nnode Extra { note: String }\n"
+    (folder / "next.pg").write_text(text, "utf-8")
+    run("branch", "create", "wider", "g.omni", cwd=folder)
+    applied = ("schema", "apply", "g.omni", "--schema", "next.pg", "--branch", "wider")
+    assert run(*applied, cwd=folder).returncode == 0
+    line = "schema: add node type 'Extra'"
+    assert lines("diff", "main", "wider", "g.omni", cwd=folder) == [
+        line,
+        "main → wider: 1 schema step",
+    ]
+    assert lines("diff", "main", "wider", "g.omni", "--format", "stat", cwd=folder) == [line]
+    steps = document("diff", "main", "wider", "g.omni", cwd=folder)["schema_steps"]
+    assert [step["text"] for step in steps] == ["add node type 'Extra'"]
+    [record] = lines("diff", "main", "wider", "g.omni", "--format", "jsonl", cwd=folder)
+    assert json.loads(record) == {"kind": "schema", "step": steps[0]}
+    merge = ("branch", "merge", "wider", "g.omni", "--dry-run")
+    assert lines(*merge, cwd=folder)[1:] == [line]
+    assert document(*merge, cwd=folder)["schema_steps"] == steps
+    changes = ("commit", "changes", "wider", "g.omni")
+    assert line in lines(*changes, cwd=folder)
+    assert document(*changes, cwd=folder)["cause"]["schema_steps"] == steps
+    opened = document("review", "open", "wider", "g.omni", "--title", "Extra", cwd=folder)
+    assert opened["schema_steps"] == steps
+    assert line in lines("review", "show", opened["id"], "g.omni", cwd=folder)
+    assert line in lines("branch", "merge", "wider", "g.omni", cwd=folder)

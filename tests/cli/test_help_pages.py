@@ -9,7 +9,8 @@ import typer.main
 
 from omnigraph.cli import scope
 from omnigraph.cli.app import app
-from omnigraph.cli.help_pages import ELSEWHERE, EXAMPLES, GROUPS
+from omnigraph.cli.help_pages import EXAMPLES, GROUPS
+from omnigraph.cli.suggestions import _LINES, _OPTION_LINES
 from tests.cli.program import run
 
 
@@ -30,7 +31,9 @@ def test_a_word_that_is_no_command_is_answered_with_the_near_one_if_there_is_one
     assert "No such command 'brnch'. Did you mean 'branch'?" in run("brnch").stderr
     assert "No such command 'lst'. Did you mean 'list'?" in run("branch", "lst").stderr
     assert "No such command 'stats'. 'omnigraph snapshot' counts" in run("stats").stderr
-    assert {words.split("'")[1].split()[1] for words in ELSEWHERE.values()} <= COMMANDS.keys()
+    lines = [*_LINES.values(), *_OPTION_LINES.values()]
+    named = {line.split("'")[1].split()[1] for line in lines if "'" in line}
+    assert named <= {name.split()[0] for name in COMMANDS}
     assert run("entity").stderr.rstrip().endswith("No such command 'entity'.")
 
 
@@ -59,3 +62,27 @@ def test_help_cuts_no_sentence() -> None:
     assert "..." not in shown.replace("[ARGS]...", "")
     assert [title for title in GROUPS if f"{title}:" not in shown] == []
     assert "Example:\n    omnigraph load kg.omni --data" in run("load", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("query --alias who", "'omnigraph alias NAME' runs a query that config.yaml names"),
+        ("query --parameters {}", "Did you mean --params?"),
+        ("query --parms {}", "Did you mean --params?"),
+        ("load --file x --mode merge", "Did you mean --data?"),
+        ("mutate --author ada", "Did you mean --as?"),
+        ("branch merge x --preview", "Did you mean --dry-run?"),
+        ("log Person Ada --since x", "No such option: --since"),
+        ("qeury x", "Did you mean 'query'?"),
+        ("branch remove x", "Did you mean 'delete'?"),
+        ("branch new x", "Did you mean 'create'?"),
+        ("commit log", "Did you mean 'list'?"),
+        ("delete x", "'omnigraph mutate' runs a query that inserts, updates or deletes"),
+        ("undo", "'omnigraph revert' undoes a commit"),
+    ],
+)
+def test_a_slip_is_answered_by_meaning_or_by_edit_distance(words: str, hint: str) -> None:
+    done = run(*words.split())
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith(hint)

@@ -42,3 +42,16 @@ def test_a_server_that_cannot_start_says_why(
     assert (done.returncode, done.stdout) == (1, "")
     assert sentence in done.stderr
     assert done.stderr.startswith("error: ")
+
+
+def test_the_environment_names_the_cluster_and_the_address(
+    people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_CLUSTER", str(people / "nowhere"))
+    assert "nowhere" in start("serve", "--unauthenticated", cwd=people).stderr
+    named = start("serve", "gone.omni", "--unauthenticated", cwd=people).stderr
+    assert "gone.omni" in named
+    assert "nowhere" not in named
+    monkeypatch.setenv("OMNIGRAPH_BIND", "no-port")
+    monkeypatch.setenv("OMNIGRAPH_LISTEN_ADDR", "127.0.0.1:0")
+    assert "no-port" in start("serve", "g.omni", "--unauthenticated", cwd=people).stderr

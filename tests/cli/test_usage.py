@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_command
 
 from omnigraph.cli import scope
@@ -140,3 +141,38 @@ def test_a_source_that_is_not_deleted_is_warned_of_in_either_form(people: Path) 
         done = run("branch", "merge", "x", "g.omni", "--delete-branch", *form, cwd=people)
         assert done.returncode == 0
         assert "warning: branch x was merged but not deleted" in done.stderr
+
+
+def test_every_command_that_takes_a_graph_takes_its_address_by_uri() -> None:
+    """`--uri` is `--store`, or the first word of a command whose graph is one."""
+    taking = {}
+
+    def collect(group: Any, path: tuple[str, ...]) -> None:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                collect(command, (*path, name))
+            elif any("--store" in each.opts for each in command.params):
+                taking[*path, name] = command
+
+    collect(get_command(app), ())
+    assert len(taking) > 50
+    for words in taking:
+        assert scope.take([*words, "--uri", "g.omni"]) == [*words, "--store", "g.omni"]
+        assert scope.take([*words, "--uri=g.omni"]) == [*words, "--store", "g.omni"]
+    assert scope.take(["--uri", "g.omni", "branch", "list"]) == [
+        "branch",
+        "list",
+        "--store",
+        "g.omni",
+    ]
+    assert scope.take(["init", "--schema", "s.pg", "--uri", "g"]) == [
+        "init",
+        "g",
+        "--schema",
+        "s.pg",
+    ]
+    assert scope.take(["backup", "to", "--uri", "g.omni"]) == ["backup", "g.omni", "to"]
+    assert scope.take(["log", "init", "x", "--uri", "g"]) == ["log", "init", "x", "--store", "g"]
+    with pytest.raises(typer.BadParameter, match="named twice, by 'a' and 'b'"):
+        scope.take(["query", "--uri", "a", "--store", "b"])
+    scope.forget()

@@ -122,8 +122,22 @@ def test_a_nullable_parameter_may_be_left_out() -> None:
     assert bind_parameters(declared("$x: String?"), {}) == {"x": None}
 
 
-def test_keys_nobody_declared_are_ignored() -> None:
-    assert bind_parameters((), {"y": 3}) == {}
+@pytest.mark.parametrize(
+    ("types", "given", "text"),
+    [
+        ("", {"y": 3}, "unknown parameter 'y'; the query declares none"),
+        ("$since: I64 = 0", {"sinse": 9}, "unknown parameter 'sinse'; did you mean 'since'?"),
+        ("$since: I64", {"sinse": 9}, "unknown parameter 'sinse'; did you mean 'since'?"),
+        ("$a: I64?, $b: I64?", {"zz": 9, 5: 1}, "unknown parameters 'zz', '5'; known: a, b"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_the_near_name(
+    types: str, given: dict[object, object], text: str
+) -> None:
+    with pytest.raises(BadRequest) as refused:
+        bind_parameters(declared(types), given)
+    assert str(refused.value) == text
+    assert refused.value.unknown == tuple(map(str, given))
 
 
 @pytest.mark.parametrize("empty", [None, {}])

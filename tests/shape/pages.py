@@ -12,11 +12,15 @@ marked `py` and not run.
 Ids, hashes and moments differ from run to run and are not compared. A line of `…` stands for any
 lines. Standard output is shown; of a command that fails standard error too.
 
+The environment is that of a new user: no variable of ours and no key is set before the page says
+`export NAME=value`, which holds for the rest of the page.
+
 `omnigraph serve … &` starts a server of the page's own, on a port of its own that stands for the
 one the page names (8080); `kill %1` ends it, and so does the end of the page.
 """
 
 import io
+import os
 import re
 import shlex
 import shutil
@@ -24,6 +28,7 @@ import subprocess
 from contextlib import ExitStack, chdir, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 from tests.cli import warm
 from tests.cli.program import Done, run
@@ -37,6 +42,8 @@ SAVED = re.compile(r"[Ss]ave this as\s+`(?P<name>[\w./-]+)`[^`]*$")
 PRINTED = re.compile(r"\n*^```text\n(?P<body>.*?)^```$", re.M | re.S)
 FOLDER = re.compile(r"<!-- folder: (?P<path>[\w./-]+) -->")
 PORT = "8080"
+EXPORT = re.compile(r"export (?P<name>\w+)=(?P<value>\S*)")
+OURS = re.compile(r"OMNIGRAPH_|.*_API_KEY$")
 SHELL_SIGNS = re.compile(r"[|<>&;`\\]|\$\(|\*")
 VARYING = (
     (re.compile(r"\b0[0-9A-HJKMNP-TV-Z]{9,25}\b"), "<id>"),
@@ -120,6 +127,9 @@ def walk(page: Path, folder: Path, *, update: bool) -> list[str]:
         shutil.copytree(ROOT / given["path"], folder, dirs_exist_ok=True, ignore=left)
     wrong, pieces, at = [], [], 0
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ, {"HOME": str(folder / "home")}))
+        for name in filter(OURS.match, list(os.environ)):
+            del os.environ[name]
         servers = Servers(stack)
         program: dict[str, object] = {"__name__": page.name}
         for step in steps(text):
@@ -160,6 +170,9 @@ class Servers:
 
     def do(self, command: str, folder: Path) -> Done:
         """One command, which may start or end a server, or ask it."""
+        if export := EXPORT.fullmatch(command):
+            os.environ[export["name"]] = export["value"]
+            return Done(0, "", "")
         if command == "kill %1":
             self.running.pop().stop()
             return Done(0, "", "")

@@ -1,5 +1,6 @@
 """Every command on a page does what the page shows."""
 
+import os
 import re
 from pathlib import Path
 
@@ -25,11 +26,7 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name_of)
-def test_a_page_shows_what_its_commands_print(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
+def test_a_page_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
     wrong = walk(page, tmp_path, update=UPDATE)
     assert not wrong, "\n".join(wrong)
 
@@ -100,6 +97,22 @@ def test_code_that_prints_otherwise_is_seen(tmp_path: Path) -> None:
     page.write_text("```python\na = 2\n```\n\n```python\nprint(a)\n```\n\n```text\n1\n```\n")
     (wrong,) = walk(page, tmp_path, update=False)
     assert wrong.endswith("--- shown\n1\n--- printed\n2\n")
+
+
+def test_a_page_starts_from_the_environment_of_a_new_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mock")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n"
+        "$ echo ${OMNIGRAPH_EMBED_PROVIDER-unset} ${OPENAI_API_KEY-unset}\nunset unset\n"
+        "$ export OMNIGRAPH_EMBED_PROVIDER=gemini\n"
+        "$ echo $OMNIGRAPH_EMBED_PROVIDER\ngemini\n```\n"
+    )
+    assert walk(page, tmp_path, update=False) == []
+    assert os.environ["OMNIGRAPH_EMBED_PROVIDER"] == "mock"
 
 
 def test_what_varies_is_not_compared_and_the_rest_is() -> None:

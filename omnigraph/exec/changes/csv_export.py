@@ -4,18 +4,16 @@ Invariant: a null is an empty field and an empty text is `""`, so each comes bac
 Dates and moments are ISO text, lists and vectors JSON, blobs `base64:…`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, Type
-from omnigraph.exec.values.json_text import compact_text
+from omnigraph.exec.values.csv_text import csv_line
 from omnigraph.exec.values.scalars import JsonForm
 from omnigraph.exec.values.to_json import json_column
 from omnigraph.types import ID_TYPE
-
-_QUOTED = frozenset(',"\r\n')
 
 
 def write_csv(stream: IO[bytes], batches: Iterator[pa.RecordBatch], owner: Type) -> int:
@@ -32,23 +30,14 @@ def csv_chunks(batches: Iterator[pa.RecordBatch], owner: Type) -> Iterator[tuple
     ends = {"from": "src", "to": "dst"} if isinstance(owner, EdgeType) else {}
     stored = {"id": "id", **ends, **{prop.name: prop.name for prop in owner.properties}}
     types = {prop.name: prop.type for prop in owner.properties}
-    yield _line(list(stored)), 0
+    yield _encoded(stored), 0
     for batch in batches:
         columns = [
             json_column(batch.column(name), types.get(shown, ID_TYPE), JsonForm.ISO)
             for shown, name in stored.items()
         ]
-        yield b"".join(map(_line, zip(*columns, strict=True))), batch.num_rows
+        yield b"".join(map(_encoded, zip(*columns, strict=True))), batch.num_rows
 
 
-def _line(values: Sequence[Any]) -> bytes:
-    return (",".join(map(_field, values)) + "\n").encode()
-
-
-def _field(value: Any) -> str:
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else compact_text(value)
-    if not text or _QUOTED.intersection(text):
-        return '"' + text.replace('"', '""') + '"'
-    return text
+def _encoded(values: Iterable[Any]) -> bytes:
+    return f"{csv_line(values)}\n".encode()

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.counterparts import type_counterpart
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.catalog.near_names import did_you_mean
+from omnigraph.catalog.schema_steps import schema_steps
 from omnigraph.costs import COSTS
 from omnigraph.errors import (
     BadRequest,
@@ -48,7 +49,7 @@ from omnigraph.storage.lance.parallel import together
 from omnigraph.storage.lance.spans import AFTER, BEFORE, TOUCHED
 from omnigraph.storage.records import DATASET, Commit, Snapshot, TablePin
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, TypeId
+from omnigraph.types import Kind, SchemaStep, TypeId
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPS = (INSERT, UPDATE, DELETE)
@@ -232,15 +233,31 @@ class Changes:
         return self._before.commit_id, self._after.commit_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ListedChanges, (self.between, tuple(self))
+        return ListedChanges, (self.between, tuple(self), self.schema_steps)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Changes):
             return NotImplemented
-        return self.between == other.between and tuple(self) == tuple(other)
+        return (
+            self.between == other.between
+            and self.schema_steps == other.schema_steps
+            and tuple(self) == tuple(other)
+        )
 
     def __hash__(self) -> int:
         return hash(self.between)
+
+    @property
+    def schema_steps(self) -> tuple[SchemaStep, ...]:
+        """Differences of the two schemas, whatever the filters of entities are.
+
+        >>> graph.diff("main~1", "main").schema_steps
+        ()
+        """
+        old, new = self._catalog_before, self._catalog
+        if old.schema_id == new.schema_id:
+            return ()
+        return schema_steps(old, new, by_name=_are_across(self._before, self._after))
 
     def __repr__(self) -> str:
         try:
@@ -252,7 +269,8 @@ class Changes:
         return html_preview(self._title(), _SHOWN, *self._preview_rows())
 
     def _title(self) -> str:
-        return f"Changes(from {self.between[0]} to {self.between[1]})"
+        steps = "".join(f"; schema: {step}" for step in self.schema_steps)
+        return f"Changes(from {self.between[0]} to {self.between[1]}{steps})"
 
     def _preview_rows(self) -> tuple[list[tuple[Any, ...]], int | None]:
         """The first changes as rows, and how many there are if these are all."""
@@ -389,8 +407,14 @@ class Changes:
 class ListedChanges(Changes):
     """Changes that were read: a copy without its graph, as pickling makes it."""
 
-    def __init__(self, between: tuple[str, str], changes: tuple[Change, ...]) -> None:
+    def __init__(
+        self,
+        between: tuple[str, str],
+        changes: tuple[Change, ...],
+        steps: tuple[SchemaStep, ...] = (),
+    ) -> None:
         self._between = between
+        self._steps = steps
         self._changes = changes
         self._filters = Filters()
 
@@ -398,6 +422,11 @@ class ListedChanges(Changes):
     def between(self) -> tuple[str, str]:
         """The two commits."""
         return self._between
+
+    @property
+    def schema_steps(self) -> tuple[SchemaStep, ...]:
+        """Differences of the two schemas."""
+        return self._steps
 
     def beyond(self, start: Position | None, first_rows: int | None = None) -> Iterator[Change]:
         """The changes after a position, in order."""

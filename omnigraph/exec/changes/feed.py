@@ -14,6 +14,7 @@ from typing import Any
 
 from omnigraph.errors import BadRequest, ChangeFeedGap, LimitExceeded, NotFound
 from omnigraph.exec.changes.baseline import Baseline
+from omnigraph.exec.changes.commit_steps import stepped
 from omnigraph.exec.changes.diff import (
     Change,
     Filters,
@@ -46,6 +47,7 @@ def cause_document(cause: Commit) -> dict[str, Any]:
         "authored_branch": cause.branch or MAIN,
         "actor_id": cause.actor,
         "authored_at": cause.created_at,
+        "schema_steps": [step.to_json() for step in cause.schema_steps] or None,
     }
     return {name: value for name, value in shown.items() if value is not None}
 
@@ -220,7 +222,8 @@ class Feed:
             changes = tuple(bounded(rest, limit)) if limit else ()
             more = next(rest, None) is not None
             if changes or not more:
-                blocks.append(FeedBlock(commit, changes))
+                cause = stepped(self._schemas, commit, self._parent(commit))
+                blocks.append(FeedBlock(cause, changes))
             if more:
                 inside = position_of(changes[-1]) if changes else inside
                 token = sealed("page", self._scope, [beyond, page.last, inside])
@@ -240,9 +243,12 @@ class Feed:
         return islice(iter(ahead), count)
 
     def _changes(self, commit: Commit, inside: Position | None) -> Iterator[Change]:
-        parent = self._by_id.get(CommitId(commit.parent or ""))
+        parent = self._parent(commit)
         changes = commit_changes(self._store, self._schemas, commit, self._filters, parent=parent)
         return changes.beyond(inside)
+
+    def _parent(self, commit: Commit) -> Commit | None:
+        return self._by_id.get(CommitId(commit.parent or ""))
 
 
 def first_parents(store: Store, branch: str, head: CommitId) -> list[Commit]:

@@ -17,7 +17,7 @@ from omnigraph.catalog.ids import other_order
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, Property
 from omnigraph.errors import Violation
 from omnigraph.exec.load.column_names import ColumnNames
-from omnigraph.exec.load.ndjson import BadRecord, Owner, TypedRows, bad, end_columns, end_id
+from omnigraph.exec.load.ndjson import BadRecord, Owner, TypedRows, bad, end_columns
 from omnigraph.exec.load.pandas_columns import PANDAS_ADVICE, pandas_type
 from omnigraph.exec.load.pandas_index import RESET_INDEX, index_names
 from omnigraph.exec.load.rule_faults import LOOKED_AT, REJECTS_SHOWN, rule_faults
@@ -31,7 +31,7 @@ from omnigraph.exec.values.derived_ids import canonical_texts, derived_ids
 from omnigraph.exec.values.from_columns import BadCell, converted, whole_moment
 from omnigraph.exec.values.from_input import json_type_name, no_external
 from omnigraph.exec.values.mint import ulids
-from omnigraph.exec.values.named_ids import named_ids
+from omnigraph.exec.values.named_ids import end_id, named_ids
 from omnigraph.exec.values.scalars import Moment, ReadExternal
 from omnigraph.exec.values.utf8_validity import undecodable
 from omnigraph.types import Scalar, ValueType
@@ -62,7 +62,10 @@ def rows_of(
     """The typed rows of a table of columns, or the faults that refuse it. The table is without the
     `ragged` rows among those it was read from."""
     numbers = _row_numbers(first, table.num_rows, ragged)
-    reading = _ColumnsReading(catalog, owner, numbers, is_text, read, are_partial=patch)
+    listed_max = None if keep_rejects else LOOKED_AT
+    reading = _ColumnsReading(
+        catalog, owner, numbers, is_text, read, are_partial=patch, listed_max=listed_max
+    )
     named = _named(owner, table, rename, reading)
     faults = Faults(keep_rejects)
     if named is not None:
@@ -73,6 +76,8 @@ def rows_of(
             entity = violation.id or reading.readable_ids[row].as_py()
             violation = replace(violation, id=entity, line=int(numbers[row]))
         faults.add_unread(part, replace(violation, file=file))
+    for violation, count in reading.unlisted:
+        faults.count(violation, count)
     if faults or named is None:
         if all(row is not None for row, _ in reading.wrong):
             kept = rule_faults(
@@ -210,7 +215,9 @@ class _ColumnsReading:
         read: ReadExternal,
         *,
         are_partial: bool,
+        listed_max: int | None,
     ) -> None:
+        self._listed_max = listed_max
         self._are_partial = are_partial
         self._external = read
         self._catalog = catalog
@@ -223,6 +230,8 @@ class _ColumnsReading:
         self._given = pa.repeat(pa.scalar(True), self._count)
         self._rounded: dict[str, int] = {}
         self.wrong: list[tuple[int | None, Violation]] = []
+        self.unlisted: list[tuple[Violation, int]] = []  # kinds of further cells, and how many
+        self._unlisted_rows: dict[str, list[int]] = {}
 
     def fault(self, row: int | None, violation: Violation) -> None:
         self.wrong.append((row, violation))
@@ -301,14 +310,16 @@ class _ColumnsReading:
     def unread(self) -> dict[str, set[int]]:
         """The rows of each column whose cell could not be read."""
         ends = _ENDS if isinstance(self._owner, EdgeType) else {}
-        rows: dict[str, set[int]] = {}
+        rows = {name: set(unlisted) for name, unlisted in self._unlisted_rows.items()}
         for row, violation in self.wrong:
             if row is not None and violation.property is not None:
                 rows.setdefault(ends.get(violation.property, violation.property), set()).add(row)
         return rows
 
     def _typed(self, name: str, value_type: ValueType, values: pa.Array) -> pa.Array:
-        done = converted(values, value_type, self._external, is_text=self.is_text)
+        done = converted(
+            values, value_type, self._external, is_text=self.is_text, bad_max=self._listed_max
+        )
         if done.rounded:
             self._rounded[name] = done.rounded
         for each in done.bad:
@@ -317,6 +328,9 @@ class _ColumnsReading:
             self.fault(
                 each.row, bad(rule, text, owner=owner, prop=name, value=each.value).violation
             )
+        for rule, count in done.unlisted.items():
+            self.unlisted.append((Violation(rule, self._owner.name, name, None, None, ""), count))
+            self._unlisted_rows[name] = done.unlisted_rows
         return done.cells
 
     def _said(self, cell: BadCell, value_type: ValueType) -> str:

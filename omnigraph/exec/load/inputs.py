@@ -69,7 +69,8 @@ def open_input(source: Any, options: Options = ()) -> Input:
         return Input(None, _records(source), None, counts_rows=True)
     raise BadRequest(
         f"cannot load a {type(source).__name__}",
-        "give files, an Arrow, pandas or polars table, a Spark DataFrame, or records",
+        "give files, an Arrow, pandas or polars table, an object with __arrow_c_stream__, "
+        "a Spark DataFrame, or records",
     )
 
 
@@ -114,7 +115,21 @@ def _columns(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:
         return [pa.Table.from_batches([source])], source.nbytes
     if isinstance(source, pa.RecordBatchReader):
         return (pa.Table.from_batches([batch]) for batch in source), None
-    return _frame(source)
+    frame = _frame(source)
+    if frame is None and hasattr(source, "__arrow_c_stream__"):
+        return (pa.Table.from_batches([batch]) for batch in _stream_of(source)), None
+    return frame
+
+
+def _stream_of(source: Any) -> pa.RecordBatchReader:
+    """The batches of an object of the Arrow PyCapsule interface, a relation of DuckDB say."""
+    try:
+        return pa.RecordBatchReader.from_stream(source)
+    except (pa.ArrowException, TypeError) as cause:
+        raise BadRequest(
+            f"cannot load a {type(source).__name__}: its Arrow stream has no columns ({cause})",
+            "give a table or a relation",
+        ) from None
 
 
 def _frame(source: Any) -> tuple[Iterable[pa.Table], int | None] | None:

@@ -154,7 +154,8 @@ def _line_schema(owner: Owner, sample: Sequence[Any]) -> pa.Schema:
         inner.append(pa.field(prop.name, json_type(prop.type, _seen(inside, prop.name))))
     outer = [pa.field("data", pa.struct(inner))]
     if isinstance(owner, EdgeType):
-        return pa.schema([("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8()), *outer])
+        ends = [(word, _end_type(_seen(sample, word))) for word, _ in _ENDS]
+        return pa.schema([("edge", pa.utf8()), *ends, *outer])
     return pa.schema([("type", pa.utf8()), *outer])
 
 
@@ -166,10 +167,15 @@ def _flat_schema(owner: Owner, sample: Sequence[Any], names: Mapping[str, str]) 
         if prop is not None:
             kind = json_type(prop.type, seen)
         else:
-            is_number = isinstance(seen, int) and target in ("src", "dst")
-            kind = pa.int64() if is_number else pa.utf8()
+            kind = _end_type(seen) if target in ("src", "dst") else pa.utf8()
         fields.append(pa.field(source, kind))
     return pa.schema(fields)
+
+
+def _end_type(seen: Any) -> pa.DataType:
+    """The type of the ends of edges: texts, or whole numbers that are keys."""
+    is_number = isinstance(seen, int) and not isinstance(seen, bool)
+    return pa.int64() if is_number else pa.utf8()
 
 
 def _seen(records: Sequence[Mapping[str, Any]], name: str) -> Any:
@@ -229,7 +235,7 @@ def _one(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _end(ends: pa.Array, node: NodeType) -> pa.Array:
-    """Ids at one end. Flat records may name a node by its key, if that is one number."""
+    """Ids at one end. A record may name a node by its key, if that is one whole number."""
     if ends.null_count:
         raise NotSure
     if pa.types.is_string(ends.type):

@@ -19,7 +19,7 @@ from omnigraph.exec.values.default_cells import default_values
 from omnigraph.exec.values.derived_ids import derived_ids
 from omnigraph.exec.values.from_input import Unfit, column, json_type_name, no_external, stored
 from omnigraph.exec.values.mint import ulids
-from omnigraph.exec.values.named_ids import id_of_key, named_id, respelled
+from omnigraph.exec.values.named_ids import end_id, respelled
 from omnigraph.exec.values.scalars import ReadExternal, writable
 from omnigraph.language.moments import cut_count
 from omnigraph.types import Scalar, TableKey
@@ -164,11 +164,10 @@ class Records:
         ends: dict[str, Any] = {}
         missing: list[str] = []
         if isinstance(owner, EdgeType):
-            for word, other, node in (("from", "src", owner.source), ("to", "dst", owner.target)):
+            for word, other in (("from", "src"), ("to", "dst")):
                 if word not in data and other not in data:
                     missing.append(word)
-                end = data.pop(word) if word in data else data.pop(other, None)
-                ends[word] = end_id(self._catalog.nodes[node], end)
+                ends[word] = data.pop(word) if word in data else data.pop(other, None)
         for fault in self._keep(owner, ends, data, line):
             text = f"{fault.text}; {end_columns([str(fault.property)], ())}"
             yield replace(fault, text=text) if fault.property in missing else fault
@@ -299,16 +298,16 @@ class Records:
         return values
 
     def _end(self, owner: EdgeType, word: str, node_name: str, value: Any) -> str:
-        if isinstance(value, list):
-            value = end_id(self._catalog.nodes[node_name], value)
-        if isinstance(value, str):
-            if not writable(value):
+        node = self._catalog.nodes[node_name]
+        named = end_id(node, value)
+        if isinstance(named, str):
+            if not writable(named):
                 raise bad("text", f"`{word}` holds half of a surrogate pair", owner=owner.name)
-            return named_id(self._catalog.nodes[node_name], value)
+            return named
         if value is None:
             text = f"{owner.name} needs `{word}`: an edge is non-nullable at both ends"
             raise bad("required", text, owner=owner.name, prop=word)
-        text = f"`{word}` must be a string, not {json_type_name(value)}"
+        text = f"`{word}` must be a string{key_form(node)}, not {json_type_name(value)}"
         raise bad("type", text, owner=owner.name, prop=word, value=value)
 
     def _id(
@@ -386,13 +385,12 @@ class Records:
         )
 
 
-def end_id(node: NodeType, end: Any) -> Any:
-    """The id of the node that an id, a key value or an array of a key's several values names; any
-    other value is returned as it is."""
-    if isinstance(end, str):
-        return named_id(node, end)
-    named = None if end is None else id_of_key(node, end)
-    return end if named is None else named
+def key_form(node: NodeType) -> str:
+    """What an end may be beside an id, inside a sentence; nothing where only texts name a node."""
+    types = [prop.type for name in node.key if (prop := node.property(name)) is not None]
+    if len(types) == 1:
+        return "" if types[0].scalar is Scalar.STRING else f" or a key ({types[0]})"
+    return f" or a key ([{', '.join(map(str, types))}])" if types else ""
 
 
 def end_columns(missing: Sequence[str], unknown: Sequence[str]) -> str:

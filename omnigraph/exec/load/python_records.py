@@ -1,18 +1,21 @@
 """Records given as Python objects (`df.to_dict("records")`): values of numpy and pandas made plain.
 
 Invariant: a value of a record means what it means in a column of a pandas table: NaN, NA and NaT
-are null, and a whole float is an integer where the property holds integers. Lines of JSON never
+are null, a whole float is an integer where the property holds integers, and midnight without a
+zone a date where it holds dates. Lines of JSON never
 come here, and a record that is no mapping is left to the reader of records.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.plain_values import plain
 from omnigraph.exec.load.ndjson import Owner, bad
-from omnigraph.exec.values.from_columns import whole_numbers
+from omnigraph.exec.values.from_columns import whole_day, whole_numbers
 from omnigraph.exec.values.from_input import json_type_name
+from omnigraph.types import Scalar
 
 
 def plain_record(record: Any, owner: Callable[[Mapping[str, Any]], Owner | None]) -> Any:
@@ -38,17 +41,21 @@ def _members(record: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _whole(values: dict[str, Any], owner: Callable[[], Owner | None]) -> dict[str, Any]:
-    fractions = [name for name, value in values.items() if _has_floats(value)]
-    known = owner() if fractions else None
-    for name in fractions:
+    named = [name for name, value in values.items() if _may_be_whole(value)]
+    known = owner() if named else None
+    for name in named:
         prop = None if known is None else known.property(name)
-        if prop is not None:
+        if prop is not None and prop.type.scalar is Scalar.DATE:
+            values[name] = whole_day(values[name])
+        elif prop is not None:
             values[name] = whole_numbers(values[name], prop.type)
     return values
 
 
-def _has_floats(value: Any) -> bool:
-    return any(isinstance(item, float) for item in (value if isinstance(value, list) else (value,)))
+def _may_be_whole(value: Any) -> bool:
+    """Whether a value may be a whole number or a whole day in another type."""
+    items = value if isinstance(value, list) else (value,)
+    return any(isinstance(item, float | datetime) for item in items)
 
 
 def owner_of(catalog: Catalog, record: Any) -> Owner | None:

@@ -25,6 +25,7 @@ from omnigraph.catalog.identity import numbered_above
 from omnigraph.catalog.model import Catalog, Type
 from omnigraph.catalog.schema_diff import plan_migration
 from omnigraph.catalog.schema_merge import SCHEMA_CONFLICT, merge_schemas, same_definition
+from omnigraph.catalog.schema_steps import schema_steps
 from omnigraph.catalog.schema_text import Written, schema_text, type_text, written_declarations
 from omnigraph.costs import COSTS
 from omnigraph.errors import MergeConflict, MergeConflicts, OmnigraphError, ParseError
@@ -42,7 +43,7 @@ from omnigraph.storage.names import MAIN
 from omnigraph.storage.protocol.schema_write import SchemaWrite
 from omnigraph.storage.records import CommitId, Snapshot, WriteBase
 from omnigraph.storage.store import Store
-from omnigraph.types import Kind, PropertyId, TableKey, TypeId
+from omnigraph.types import Kind, PropertyId, SchemaStep, TableKey, TypeId
 
 SCHEMA_HINT = "change one of the two schemas with `schema apply`, and merge again"
 
@@ -68,6 +69,11 @@ class MergedSchema:
     def changes(self) -> bool:
         """Whether the target gets another schema."""
         return self.merged.id != self.ours.id
+
+    @property
+    def steps(self) -> tuple[SchemaStep, ...]:
+        """The changes of the target's schema."""
+        return schema_steps(self.ours.catalog, self.merged.catalog) if self.changes else ()
 
     def in_ours(self, owner: Type) -> Type | None:
         """A type of the merged schema as the target has it."""

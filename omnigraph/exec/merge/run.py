@@ -13,7 +13,7 @@ target reads afterwards belongs to the source.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from omnigraph.catalog.counterparts import type_counterpart
 from omnigraph.catalog.model import Catalog, Type
@@ -62,6 +62,7 @@ from omnigraph.storage.protocol.write import Write
 from omnigraph.storage.records import NO_NOTE, Commit, CommitId, CommitNote, Snapshot, TablePin
 from omnigraph.storage.retry import MERGE
 from omnigraph.storage.store import Store
+from omnigraph.types import SchemaStep
 
 ALREADY_UP_TO_DATE, FAST_FORWARD, MERGED = "already_up_to_date", "fast_forward", "merged"
 OUTCOME = "omnigraph:outcome"
@@ -70,8 +71,14 @@ OUTCOME = "omnigraph:outcome"
 CONFLICTS = "conflicts"
 """The kind of a preview that needs answers."""
 
-Done = tuple[str, Decision | None, Commit | None]
-"""The kind of a merge, its decision and its commit."""
+
+class Done(NamedTuple):
+    """A finished attempt: its kind, decision and commit, and how the target's schema changes."""
+
+    kind: str
+    decision: Decision | None = None
+    commit: Commit | None = None
+    schema_steps: tuple[SchemaStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +86,9 @@ class MergeOutcome:
     """The outcome of a merge, or its preview. `commit` is None when the target had everything, and
     in a preview, whose kind is `conflicts` when it has some.
 
-    `changes` are the entities that change on the target; `kept_edges` those that an answer keeps
-    with their node. `branch_deleted` is None unless deleting the source was asked for.
+    `changes` are the entities that change on the target, `schema_steps` the changes of its schema;
+    `kept_edges` those that an answer keeps with their node. `branch_deleted` is None unless
+    deleting the source was asked for.
 
     >>> name = graph.branches.create("draft")
     >>> graph.branches.merge("draft").kind
@@ -99,6 +107,7 @@ class MergeOutcome:
     conflicts: tuple[MergeConflict, ...] = ()
     dry_run: bool = False
     repeated: bool = False  # nothing was done: the commit is that of an earlier merge `once`
+    schema_steps: tuple[SchemaStep, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a server sends it."""
@@ -114,6 +123,8 @@ class MergeOutcome:
             shown["branch_delete_error"] = self.branch_delete_error
         if self.kept_edges:
             shown["kept_edges"] = [edge.to_json() for edge in self.kept_edges]
+        if self.schema_steps:
+            shown["schema_steps"] = [step.to_json() for step in self.schema_steps]
         if self.dry_run:
             shown |= preview_document(self.changes, self.conflicts)
         return shown
@@ -210,24 +221,51 @@ def _run_now(
         )
 
     try:
-        kind, decision, commit = attempts(in_schema_turn=False)
+        done = attempts(in_schema_turn=False)
     except _ChangesSchema:
         with store.schema_change():
-            kind, decision, commit = attempts(in_schema_turn=True)
+            done = attempts(in_schema_turn=True)
     meter.add(0, "done")
     deletes = asked.delete_source and not asked.dry_run
     deleted, error = _delete_source(store, theirs) if deletes else (None, None)
     outcome = MergeOutcome(
-        kind, source, target, commit, asked.note.actor, deleted, error, dry_run=asked.dry_run
+        done.kind,
+        source,
+        target,
+        done.commit,
+        asked.note.actor,
+        deleted,
+        error,
+        dry_run=asked.dry_run,
+        schema_steps=done.schema_steps,
     )
-    if decision is None:
+    if done.decision is None:
         return outcome
     return replace(
         outcome,
-        changes=decision.changes,
-        kept_edges=decision.kept_edges,
-        conflicts=decision.conflicts,
+        changes=done.decision.changes,
+        kept_edges=done.decision.kept_edges,
+        conflicts=done.decision.conflicts,
     )
+
+
+def merge_schema_steps(
+    store: Store, schemas: Schemas, source: str, target: str
+) -> tuple[SchemaStep, ...]:
+    """Return how a merge would change the schema of its target, without comparing rows. Empty
+    while the two schemas are in conflict: the preview of the merge lists the conflicts."""
+    theirs, ours = store.snapshot(source), store.snapshot(target)
+    if theirs.schema == ours.schema:
+        return ()
+    lookup = lookup_in(store.history, theirs.branch, ours.branch)
+    bases = meeting(lookup, ours.commit_id, theirs.commit_id).bases
+    if not bases or bases[0].id == theirs.commit_id:
+        return ()
+    base = store.history.snapshot_at(bases[0])
+    try:
+        return merged_schema(store, schemas, base, ours, theirs).steps
+    except MergeConflicts:
+        return ()
 
 
 def beside_deletions() -> Callable[[Exception], bool]:
@@ -273,7 +311,7 @@ class _Merge:
         if not bases:
             raise NotFound("common ancestor", f"{theirs.branch} and {ours.branch}")
         if bases[0].id == theirs.commit_id:
-            return ALREADY_UP_TO_DATE, None, None
+            return Done(ALREADY_UP_TO_DATE)
         kind = FAST_FORWARD if bases[0].id == ours.commit_id else MERGED
         first = store.history.snapshot_at(bases[0])
         try:
@@ -281,7 +319,7 @@ class _Merge:
         except MergeConflicts as clash:
             if not asked.dry_run:
                 raise
-            return CONFLICTS, Decision({}, clash.conflicts, ()), None
+            return Done(CONFLICTS, Decision({}, clash.conflicts, ()))
         sides = schema.sides(theirs, ours)
         models = merged_models(schema.catalog, first, sides.ours, sides.theirs)
         read = _Bases(store, self.schemas, schema.catalog, lookup, common, first)
@@ -290,7 +328,7 @@ class _Merge:
             broken = tuple(rule_conflicts(store, schema, decision.parts))
             decision = replace(decision, conflicts=broken)
         if asked.dry_run:
-            return CONFLICTS if decision.conflicts else kind, decision, None
+            return Done(CONFLICTS if decision.conflicts else kind, decision, None, schema.steps)
         decision.require_settled()
         meter.add(0, "write")
         write = self._staged(schema, decision, ours, turn, self._note(kind))
@@ -303,7 +341,7 @@ class _Merge:
             merged_from=None if source is None else store.history.origin(source),
             mark=asked.once,
         )
-        return kind, decision, commit
+        return Done(kind, decision, commit, schema.steps)
 
     def _note(self, kind: str) -> CommitNote:
         """What the commit says of itself; of a merge `once`, also the kind, for its repetition."""

@@ -18,10 +18,11 @@ from omnigraph.exec.mutate.staging import Staging, update_each
 from omnigraph.exec.search.vector_fill import embedded_properties
 from omnigraph.exec.values.computed import constants_of
 from omnigraph.exec.values.default_cells import default_values
-from omnigraph.exec.values.named_ids import named_id
+from omnigraph.exec.values.named_ids import end_id
 from omnigraph.plan import ir, mutation_ir
+from omnigraph.plan.end_types import end_type
 from omnigraph.plan.expressions import needs
-from omnigraph.types import ID_TYPE, TableKey, ValueType, parse_table_key
+from omnigraph.types import TableKey, ValueType, parse_table_key
 
 Stored = Callable[[ir.Expr, ValueType, str], Any]
 """Evaluates an expression to a stored value of a type; the text names the property in errors."""
@@ -123,8 +124,8 @@ def _rows(
             ("src", "from", statement.source, catalog.nodes[edge.source]),
             ("dst", "to", statement.target, catalog.nodes[edge.target]),
         ):
-            named = cells(given, ID_TYPE, word)
-            columns[end] = [each if each is None else named_id(node, each) for each in named]
+            named = cells(given, end_type(node, given), word)
+            columns[end] = [each if each is None else end_id(node, each) for each in named]
     for each in statement.sets:
         columns[each.name] = cells(each.value, each.type, _what(statement.table, each))
     return [{name: values[row] for name, values in columns.items()} for row in range(count)]

@@ -208,6 +208,11 @@ def _dates(values: pa.Array, spelling: Spelling) -> pa.Array:
     kind = values.type
     if pa.types.is_date(kind):
         return _inside(values.cast(pa.date32()), pa.int32(), DAYS)
+    if pa.types.is_timestamp(kind) and kind.tz is None and spelling is Spelling.TYPED:
+        days = values.cast(pa.date32())
+        if not pc.all(pc.equal(days.cast(kind), values), min_count=0).as_py():
+            raise NotSure  # a time of day is not a part of a date
+        return _inside(days, pa.int32(), DAYS)
     if pa.types.is_integer(kind):
         return _inside(values.cast(pa.int32()).cast(pa.date32()), pa.int32(), DAYS)
     if not is_string(kind):

@@ -2,21 +2,24 @@
 
 Invariant: a value means here what `from_input.stored` says it means. A column is cast as a whole
 where Arrow gives the same for every value (`column_casts`), and otherwise read value by value.
-Formats with types of their own may also bring dates, timestamps and bytes, and whole numbers as
-floats. Timestamps finer than a millisecond are refused: a column says its unit, so cutting it is
-for its owner to ask for.
+Formats with types of their own may also bring dates, timestamps and bytes, whole numbers as
+floats, and dates as timestamps at midnight. Timestamps finer than a millisecond are refused: a
+column says its unit, so cutting it is for its owner to ask for.
 """
 
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time
 from decimal import Decimal
 from typing import Any, assert_never
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.costs import COSTS
 from omnigraph.exec.values.arrow_json import NotSure
@@ -51,6 +54,9 @@ class Converted:
     bad: list[BadCell]
     rounded: int = 0
     """Texts of moments that were cut to the millisecond."""
+    unlisted: Counter[str] = field(default_factory=Counter)
+    """Further values that do not fit, by the rule that they break."""
+    unlisted_rows: list[int] = field(default_factory=list)
 
 
 def converted(
@@ -59,27 +65,66 @@ def converted(
     read: ReadExternal = no_external,
     *,
     is_text: bool = False,
+    bad_max: int | None = None,
 ) -> Converted:
     """The column as the property stores it. The cells of a format without types are text, and
     `is_text` says so. Values that are not cast at once are read one by one, with their neighbours
-    and no others."""
+    and no others. At most `bad_max` values that do not fit are listed; all are counted."""
     whole = _cast(values, value_type, is_text)
     if whole is not None:
         return Converted(whole, [])
-    if len(values) <= COSTS.cast_rows_together:
-        return _one_by_one(values, value_type, read, is_text)
+    cut = _without_finer(values, value_type, read, bad_max)
+    if cut is not None:
+        return cut
     parts: list[pa.Array] = []
     bad: list[BadCell] = []
-    rounded = 0
-    for start in range(0, len(values), COSTS.cast_rows_together):
+    rounded, unlisted = 0, Counter[str]()
+    rows: list[int] = []
+    for start in range(0, max(1, len(values)), COSTS.cast_rows_together):
         part = values[start : start + COSTS.cast_rows_together]
         cells = _cast(part, value_type, is_text)
         if cells is None:
             done = _one_by_one(part, value_type, read, is_text)
             cells, rounded = done.cells, rounded + done.rounded
-            bad += [replace(cell, row=cell.row + start) for cell in done.bad]
+            room = len(done.bad) if bad_max is None else max(0, bad_max - len(bad))
+            bad += [replace(cell, row=cell.row + start) for cell in done.bad[:room]]
+            unlisted.update(cell.unfit.rule for cell in done.bad[room:])
+            rows += [cell.row + start for cell in done.bad[room:]]
         parts.append(cells)
-    return Converted(pa.concat_arrays(parts), bad, rounded)
+    return Converted(pa.concat_arrays(parts), bad, rounded, unlisted, rows)
+
+
+def _without_finer(
+    values: pa.Array, value_type: ValueType, read: ReadExternal, bad_max: int | None
+) -> Converted | None:
+    """A column of timestamps of which some are finer than a millisecond, and nothing else is wrong:
+    found by arithmetic on the column, since there may be as many as rows."""
+    if value_type.scalar is not Scalar.DATETIME or value_type.is_list:
+        return None
+    finer = finer_rows(values)
+    if not len(finer):
+        return None
+    marks = np.zeros(len(values), np.bool_)
+    marks[finer] = True
+    cells = _cast(pc.if_else(pa.array(marks), None, values), value_type, is_text=False)
+    if cells is None:
+        return None
+    listed = finer[:bad_max]
+    found = _one_by_one(values.take(pa.array(listed)), value_type, read, is_text=False).bad
+    bad = [replace(cell, row=int(listed[cell.row])) for cell in found]
+    rest = finer[len(listed) :].tolist()
+    unlisted = Counter({bad[0].unfit.rule: len(rest)} if rest else {})
+    return Converted(cells, bad, 0, unlisted, rest)
+
+
+def finer_rows(values: pa.Array) -> np.ndarray:
+    """The rows of a column of timestamps that are finer than a millisecond; none of another one."""
+    parts = {"us": 1_000, "ns": 1_000_000}
+    unit = values.type.unit if pa.types.is_timestamp(values.type) else ""
+    if unit not in parts:
+        return np.empty(0, np.int64)
+    numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(numbers % parts[unit])
 
 
 def _cast(values: pa.Array, value_type: ValueType, is_text: bool) -> pa.Array | None:
@@ -148,7 +193,23 @@ def _value_reader(value_type: ValueType) -> Callable[[Any], Any]:
         return lambda value: whole_numbers(value, value_type)
     if value_type.scalar is Scalar.DATETIME:
         return whole_moment
+    if value_type.scalar is Scalar.DATE:
+        return whole_day
     return lambda value: value
+
+
+def whole_day(value: Any) -> Any:
+    """A moment without a zone at midnight, or one in a list, as its date; any other value as it
+    is."""
+    if isinstance(value, list):
+        return [whole_day(item) for item in value]
+    is_midnight = (
+        isinstance(value, datetime)
+        and value.tzinfo is None
+        and value.time() == time.min
+        and not getattr(value, "nanosecond", 0)
+    )
+    return value.date() if is_midnight else value
 
 
 def whole_numbers(value: Any, value_type: ValueType) -> Any:

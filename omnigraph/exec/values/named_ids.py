@@ -58,10 +58,21 @@ def named_ids(owner: Type, texts: pa.Array) -> pa.Array:
     return pc.if_else(are_ids, texts.cast(pa.utf8()), named)
 
 
+def end_id(node: NodeType, end: Any) -> Any:
+    """Return the id of the node that an id, a key value or an array of key values names; any other
+    value unchanged. Loads and mutations read the ends of edges with this function alone, or with a
+    fast path of it (`named_ids`, `canonical_texts`)."""
+    if isinstance(end, str):
+        return named_id(node, end)
+    named = None if end is None else id_of_key(node, end)
+    return end if named is None else named
+
+
 def id_of_key(owner: Type, key: Any) -> str | None:
-    """The id of the node with a key that is one value, or an array of its several values; None for
-    what is no such key."""
-    return _of_values(owner, key if len(owner.key) > 1 else [key])
+    """The id of the node with a key that is one value, or an array of its values; None for what is
+    no such key."""
+    values = list(key) if isinstance(key, list | tuple) else [key]
+    return _of_values(owner, values)
 
 
 def respelled(text: str, value_type: ValueType) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 from omnigraph.catalog import codec
 from omnigraph.catalog.model import Catalog
 from omnigraph.exec.progress import OnProgress
+from omnigraph.server.lenient_params import PREFER, STRICT
 from omnigraph.server.mcp.agent_session import AgentSession
 from omnigraph.server.mcp.api_desk import OWN_PATHS, ApiAnswer, ApiDesk, ApiRequest
 from omnigraph.server.mcp.iso_dates import with_iso_dates
@@ -76,7 +77,8 @@ class ToolCall:
 
     async def ask(self, request: ApiRequest) -> Document:
         """The document of an operation, or `ToolRefused`."""
-        answer = await self.desk.ask(request, self.progress)
+        strict = replace(request, headers={**request.headers, PREFER: STRICT})
+        answer = await self.desk.ask(strict, self.progress)
         if answer.is_refusal:
             raise ToolRefused(answer)
         document: Document = answer.document

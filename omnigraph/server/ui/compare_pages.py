@@ -17,6 +17,7 @@ from omnigraph.server.ui.change_rows import change_rows, summary_rows
 from omnigraph.server.ui.ui_points import branch_names
 from omnigraph.server.ui.ui_render import SVG, download, link, page
 from omnigraph.storage.names import MAIN
+from omnigraph.types import SchemaStep
 
 _CHANGES, _DRAWN, _COUNTED = 50, 300, 5_000
 
@@ -32,8 +33,10 @@ def compare(call: RouteCall) -> Answer:
     rows, token, picture, unread = [], None, None, None
     summary: list[dict[str, Any]] = []
     is_all = True
+    schema_steps: tuple[SchemaStep, ...] = ()
     try:
         changes = call.graph.diff(before, after, **listing_filters(call))
+        schema_steps = changes.schema_steps
         summary, is_all = _summary(changes)
         if view == "picture":
             picture = _picture(call, changes, before, after)
@@ -54,6 +57,7 @@ def compare(call: RouteCall) -> Answer:
         view=view,
         chosen=chosen,
         summary=summary,
+        schema_steps=schema_steps,
         is_all=is_all,
         counted=_COUNTED,
         drawn_max=_DRAWN,

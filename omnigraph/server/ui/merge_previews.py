@@ -27,6 +27,7 @@ NOTHING: dict[str, Any] = {
     "conflicts": [],
     "conflicts_left": 0,
     "summary": [],
+    "schema_steps": (),
     "changes": [],
     "more": False,
     "heads": ("", ""),
@@ -49,6 +50,7 @@ def merge_preview(call: RouteCall, source: str, target: str, by: str) -> dict[st
         "heads": (theirs, ours),
         "conflicts": [_shown(call, target, each) for each in done.conflicts[:_CONFLICTS]],
         "conflicts_left": max(0, len(done.conflicts) - _CONFLICTS),
+        "schema_steps": done.schema_steps,
         "summary": summary_rows(
             {
                 (each["kind"], each["type_name"], each["op"]): each["count"]

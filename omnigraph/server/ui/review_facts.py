@@ -41,6 +41,7 @@ def since_approval(call: RouteCall, review: Review) -> dict[str, Any]:
     values: dict[str, Any] = {
         "since": None,
         "new_changes": [],
+        "new_schema_steps": (),
         "new_more": False,
         "new_unread": None,
         "new_compare": None,
@@ -51,7 +52,9 @@ def since_approval(call: RouteCall, review: Review) -> dict[str, Any]:
         return values
     values |= {"since": last}
     try:
-        changes = list(islice(call.graph.diff(last.source_commit, head), _CHANGES + 1))
+        diff = call.graph.diff(last.source_commit, head)
+        values["new_schema_steps"] = diff.schema_steps
+        changes = list(islice(diff, _CHANGES + 1))
         values["new_changes"] = change_rows(call, changes[:_CHANGES], last.source_commit, head)
     except OmnigraphError as cause:
         return values | {"new_unread": refusal_of(cause)[0]}

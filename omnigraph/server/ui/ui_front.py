@@ -28,7 +28,7 @@ from omnigraph.server.ui.ui_session import UiSessions
 from omnigraph.server.upkeep_schedule import parse_schedule
 from omnigraph.storage.names import MAIN
 
-_HOME = "/ui/"
+_HOME, _DOCUMENT = "/ui/", "/openapi.json"
 _SIGN_IN = "/ui/sign-in"
 _SAID = {
     401: "You are not signed in",
@@ -172,10 +172,15 @@ def _values(call: RouteCall, **values: object) -> dict[str, object]:
 
 
 def home(call: RouteCall) -> Answer:
-    """`/`: a browser is led to the pages."""
+    """`/`: a browser is led to the pages, a program to the description of the API."""
     if "text/html" not in (call.headers.get("accept") or ""):
-        raise HttpRefusal(404, "there is no such route")
+        return moved(_DOCUMENT)
     return moved(_HOME)
+
+
+def home_without_pages(call: RouteCall) -> Answer:
+    """`/` of a server without pages: every caller is led to the description of the API."""
+    return moved(_DOCUMENT)
 
 
 def without_slash(call: RouteCall) -> Answer:

@@ -57,6 +57,7 @@ def _form(
     )
 
 
+NO_PAGES: tuple[ApiEndpoint, ...] = (_look("/", ui_front.home_without_pages, None),)
 PAGES: tuple[ApiEndpoint, ...] = (
     _look("/", ui_front.home, None),
     _look("/ui", ui_front.without_slash, None),

@@ -105,7 +105,7 @@ def test_a_missing_end_with_a_key_of_several_values_shows_the_form_of_its_id(
     assert graph.entity("node", "City", '["NO","Oslo"]').properties["name"] == "Oslo"
     near = [{"from": ["NO", "Oslo"], "to": '["NO","Oslo"]'}]
     assert graph.load(near, "append", edge="Near").edges == {"Near": 1}
-    assert "must be a string, not" in str(
+    assert "must be a string or a key ([String, String]), not an array" in str(
         refused(graph, [{"from": ["NO"], "to": "a"}], edge="Near")
     )
     with pytest.raises(og.ConstraintViolated) as caught:

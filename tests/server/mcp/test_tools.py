@@ -272,6 +272,8 @@ def test_a_failure_says_what_a_model_can_do_about_it(agent: AgentClient) -> None
     misspelt = agent.failed("query", qury="x")
     assert misspelt["status"] == 400
     assert "arguments of query: graph, query, name" in misspelt["error"]
+    unknown = agent.failed("mutate", query=ADD, params={"n": "Zoe", "agge": 3})
+    assert unknown["error"].startswith("unknown parameter 'agge'")
     with pytest.raises(MCPError, match="Unknown tool"):
         agent.call("drop_everything")
 

@@ -45,10 +45,11 @@ def send(site: Served, path: str, page: str, **fields: str) -> httpx.Response:
     )
 
 
-def test_UI0_a_browser_is_led_to_the_pages_and_a_program_is_not(site: Served) -> None:
+def test_UI0_a_browser_is_led_to_the_pages_and_a_program_to_the_document(site: Served) -> None:
     browser = site.client.get("/", headers={"Accept": "text/html"})
     assert (browser.status_code, browser.headers["location"]) == (303, "/ui/")
-    assert site.client.get("/").status_code == 404
+    program = site.client.get("/")
+    assert (program.status_code, program.headers["location"]) == (303, "/openapi.json")
     bare = site.client.get("/ui")
     assert (bare.status_code, bare.headers["location"]) == (303, "/ui/")
     assert site.client.get("/ui/").headers["location"] == G
@@ -415,7 +416,8 @@ def test_the_pages_can_be_left_out(tmp_path: Path) -> None:
     seeded_graph(uri, 1, 0)
     with served(uri, ui=False) as site:
         assert site.client.get(G).status_code == 404
-        assert site.client.get("/", headers={"Accept": "text/html"}).status_code == 404
+        home = site.client.get("/", headers={"Accept": "text/html"})
+        assert (home.status_code, home.headers["location"]) == (303, "/openapi.json")
 
 
 @pytest.mark.parametrize(

@@ -312,3 +312,25 @@ def test_reviews_that_cannot_be_opened_or_found_say_why(site: Served, browser: B
     assert "Merge into" not in page
     assert "closed this review" in send(bob, f"{G}/reviews/{review}/close", page).text
     assert "Closed by bob" in seen(bob, f"{G}/reviews/{review}")
+
+
+def test_a_schema_change_is_on_the_pages_that_compare_merge_review_and_list_it(
+    site: Served, browser: Browser
+) -> None:
+    step = "add node type 'Place'"
+    wider = site.graph.schema.text + "\nnode Place { name: String @key }\n"
+    site.graph.branches.create("wider")
+    first = opened(site, "wider")
+    site.graph.reviews.approve(first, actor="bob")
+    site.graph.schema.apply(wider, branch="wider")
+    ada = browser("ada")
+    compared = seen(ada, f"{G}/compare?from=main&to=wider")
+    assert step in compared
+    assert "Nothing differs" not in compared
+    assert step in seen(ada, f"{G}/merge?source=wider")
+    review = seen(ada, f"{G}/reviews/{first}")
+    assert review.count(step) == 2  # since the approval, and in all
+    assert "nothing in it changed" not in review
+    head = site.graph.commits.get("wider").id
+    assert step in seen(ada, f"{G}/commits/{head}")
+    assert step in seen(ada, f"{G}/commits?branch=wider")
