@@ -16,7 +16,7 @@ from omnigraph.catalog.model import Catalog, NodeType, Type
 from omnigraph.graph import Graph
 from omnigraph.storage.opening import open_store
 from omnigraph.storage.store import Settings
-from omnigraph.types import Scalar
+from omnigraph.types import Kind, Scalar, TableKey, table_key
 
 __all__ = ["Inconsistent", "assert_consistent"]
 
@@ -94,14 +94,15 @@ def _types(catalog: Catalog) -> tuple[Type, ...]:
     return (*catalog.nodes.values(), *catalog.edges.values())
 
 
-def _exported(graph: Graph, branch: str) -> dict[str, list[str]]:
+def _exported(graph: Graph, branch: str) -> dict[TableKey, list[str]]:
     """Ids of an export by table key."""
     out = io.BytesIO()
     graph.export(out, branch=branch)
-    ids: dict[str, list[str]] = {}
+    ids: dict[TableKey, list[str]] = {}
     for line in out.getvalue().splitlines():
         record = orjson.loads(line)
-        key = f"edge:{record['edge']}" if "edge" in record else f"node:{record['type']}"
+        kind = Kind.EDGE if "edge" in record else Kind.NODE
+        key = table_key(kind, record["edge" if kind is Kind.EDGE else "type"])
         ids.setdefault(key, []).append(record["data"]["id"])
     for key, each in ids.items():
         if len(set(each)) != len(each):

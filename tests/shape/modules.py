@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "omnigraph"
 
 CONTEXT_VARIABLES = {
-    "exec/limits.py:_WATCH": "limits of the running query, asked for by every operator",
+    "query_limits.py:REQUEST": "limits of the running query, asked for by every operator",
     "exec/values/mint.py:_series": "part of a load whose ids follow from it, for every decoder",
 }
 """State that no argument shows: each needs a reason."""
