@@ -120,7 +120,8 @@ def repair(
     store: Store = None,
     quiet: Quiet = False,
 ) -> None:
-    """Look for table heads that no commit explains, and mend what can be mended."""
+    """Look for table heads that no commit explains and for misplaced deletion files, and mend what
+    can be mended."""
     with plain_errors(), heard_interrupts():
         where = graph_uri(uri, store)
         write_target("repair", where, quiet=quiet)
@@ -160,6 +161,7 @@ def repair_document(uri: str, report: RepairReport, version: int) -> dict[str, A
                 "action": table.action,
                 "operations": list(table.operations),
                 "error": table.error,
+                "files": list(table.files),
             }
             for table in report.tables
         ],
@@ -169,13 +171,13 @@ def repair_document(uri: str, report: RepairReport, version: int) -> dict[str, A
 def _show_repair(report: RepairReport) -> None:
     drifted = [table for table in report.tables if table.action != "none"]
     if not drifted:
-        show("no drift: every table head is what is published")
+        show("no drift: every table head is what is published, and its files are in place")
     for table in drifted:
         what = f"{table.table} on {table.branch}: head {table.head_version}, published "
         what += f"{table.published_version}, {table.classification}"
         would = "" if report.confirmed or table.action == "refused" else "would "
-        reason = f": {table.error}" if table.error else ""
-        show(f"{what}: {would}{table.action}{reason}")
+        details = table.error or ", ".join(table.files)
+        show(f"{what}: {would}{table.action}{f': {details}' if details else ''}")
     if drifted and not report.confirmed:
         typer.echo("nothing was changed; pass --confirm to do it", err=True)
 

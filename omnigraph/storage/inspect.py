@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import OmnigraphError, Reclaimed, RecoveryRequired
+from omnigraph.storage.lance.named_files import BRING_BACK, missing_files
 from omnigraph.storage.manifest.state import LOCATION, State
 from omnigraph.storage.names import MAIN, decode, owner_of
 from omnigraph.storage.records import Commit, CommitId, TablePin, head_id
@@ -21,6 +22,9 @@ from omnigraph.storage.upkeep.drift import SECOND_LOOK_S
 Problem = tuple[str, str, str, str, dict[str, Any]]
 
 _COPY = "bring its files back from a copy of the graph"
+
+DELETION_MISPLACED, FILE_MISSING = "deletion-misplaced", "file-missing"
+_LISTED_MAX = 10  # files in a finding
 
 
 def inspect_graph(store: Store) -> Iterator[Problem]:
@@ -183,7 +187,33 @@ def _table(store: Store, branch: str, pin: TablePin) -> Iterator[Problem]:
         return
     if pin.branch == owner_of(branch):
         yield from _head(store, branch, pin)
+    yield from _files(store, pin)
     yield from _indexes(store, pin)
+
+
+def _files(store: Store, pin: TablePin) -> Iterator[Problem]:
+    """Whether the files of rows and of deletions exist, where the version expects them."""
+    missing = missing_files(store.datasets, pin)
+    for version in dict.fromkeys(each.version.version for each in missing):
+        of_version = [each for each in missing if each.version.version == version]
+        where = {"branch": pin.branch or MAIN, "version": version}
+        found = [each for each in of_version if each.found is not None]
+        if found:
+            text = f"version {version} expects {_listed([each.path for each in found])}"
+            text += f", in place of which there is {_listed([str(each.found) for each in found])}"
+            files = {"files": [each.path for each in found], "found": [e.found for e in found]}
+            todo = "run `omnigraph repair`"
+            yield DELETION_MISPLACED, pin.table_key, text, todo, {**where, **files}
+        gone = [each.path for each in of_version if each.found is None]
+        if gone:
+            text = f"version {version} names files that are missing: {_listed(gone)}"
+            facts = {**where, "files": gone[:_LISTED_MAX], "total": len(gone)}
+            yield FILE_MISSING, pin.table_key, text, BRING_BACK, facts
+
+
+def _listed(paths: list[str]) -> str:
+    more = len(paths) - _LISTED_MAX
+    return ", ".join(paths[:_LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _head(store: Store, branch: str, pin: TablePin) -> Iterator[Problem]:

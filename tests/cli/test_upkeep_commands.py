@@ -8,6 +8,7 @@ from typing import Any
 import lance
 import pytest
 
+import omnigraph as og
 from omnigraph.errors import RecoveryRequired
 from omnigraph.graph import Graph
 from omnigraph.storage import failpoints
@@ -101,6 +102,35 @@ def test_repair_previews_and_exits_with_what_it_refuses(graph: Graph) -> None:
     ).optimize.compact_files()
     assert "verified_maintenance: heal" in run("repair", graph.uri, "--confirm").stdout
     add(graph, 2000, 2001)
+
+
+def test_repair_moves_a_deletion_file_that_check_finds_misplaced(graph: Graph) -> None:
+    graph.branches.create("b")
+    graph.mutate("query q() { delete Person where age >= 1 }", branch="b")
+    before = graph.query("query q() { match { $p: Person } return { count(*) as n } }", branch="b")
+    [right, *others] = sorted(Path(graph.uri).glob("nodes/*/tree/b/_deletions/*"))
+    for path in (right, *others):
+        wrong = path.parents[3] / "_deletions" / path.name
+        wrong.parent.mkdir(exist_ok=True)
+        path.rename(wrong)
+    graph.close()
+    done = run("check", graph.uri)
+    assert done.returncode == 1
+    assert "ERROR deletion-misplaced node:Person: version " in done.stdout
+    assert "help: run `omnigraph repair`" in done.stdout
+    preview = run("repair", graph.uri)
+    assert preview.returncode == 0
+    assert f"misplaced_file: would move: {right.relative_to(graph.uri)}" in preview.stdout
+    assert "nothing was changed" in preview.stderr
+    document = told("repair", graph.uri, "--confirm")
+    [moved] = [d for d in document["datasets"] if (d["branch"], d["type_key"]) == ("b", PERSON)]
+    assert (moved["classification"], moved["action"]) == ("misplaced_file", "move")
+    assert moved["files"] == [str(path.relative_to(graph.uri)) for path in (right, *others)]
+    assert document["commits"] == []
+    assert run("check", graph.uri).returncode == 0
+    with og.open(graph.uri) as again:
+        text = "query q() { match { $p: Person } return { count(*) as n } }"
+        assert again.query(text, branch="b").rows == before.rows
 
 
 def test_cleanup_needs_a_policy_and_a_yes(graph: Graph) -> None:

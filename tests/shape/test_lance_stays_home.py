@@ -30,7 +30,7 @@ DOORS = {
     "derived.mapped_file": {"DamagedFile", "MappedFile"},
     "derived.node_file": {"NO_ROW", "NodeFile", "node_arrays"},
     "external": {"ExternalBlobs", "checked_bases"},
-    "inspect": {"inspect_branch", "inspect_graph"},
+    "inspect": {"DELETION_MISPLACED", "FILE_MISSING", "inspect_branch", "inspect_graph"},
     "graph_copy": {"copy_graph"},
     "lance.columns": {
         "ADDRESS",
@@ -72,6 +72,7 @@ DOORS = {
         "Commit",
         "CommitId",
         "CommitNote",
+        "Home",
         "Origin",
         "RowCounts",
         "SchemaId",
@@ -79,6 +80,8 @@ DOORS = {
         "TRANSACTIONS",
         "TablePin",
         "TopologyState",
+        "WriteBase",
+        "base_of",
     },
     "retry": {
         "CHECKED_MERGE",

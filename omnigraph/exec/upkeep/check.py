@@ -15,7 +15,12 @@ from omnigraph.exec.schemas import Schemas
 from omnigraph.exec.upkeep.check_rows import row_findings
 from omnigraph.exec.upkeep.check_topology import topology_findings
 from omnigraph.exec.upkeep.findings import Finding
-from omnigraph.storage.inspect import inspect_branch, inspect_graph
+from omnigraph.storage.inspect import (
+    DELETION_MISPLACED,
+    FILE_MISSING,
+    inspect_branch,
+    inspect_graph,
+)
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import TablePin
 from omnigraph.storage.store import Store
@@ -76,7 +81,11 @@ def check(store: Store, schemas: Schemas, schema: Callable[[], Catalog]) -> Chec
 def _branch(
     store: Store, schemas: Schemas, catalog: Catalog | None, branch: str, seen: _Seen
 ) -> Iterator[Finding]:
-    yield from (Finding(*facts) for facts in inspect_branch(store, branch))
+    damaged = set[str]()
+    for finding in (Finding(*facts) for facts in inspect_branch(store, branch)):
+        yield finding
+        if finding.code in (DELETION_MISPLACED, FILE_MISSING):
+            damaged.add(finding.subject)
     try:
         snapshot = store.snapshot(branch)
         pins = dict(snapshot.tables)
@@ -104,7 +113,9 @@ def _branch(
     seen.checked |= set(checked.values())
     seen.pins |= set(pins.values())
     seen.rows += sum(pin.row_count for pin in fresh.values())
-    yield from row_findings(store, catalog, branch, pins, set(fresh))
+    # A table that lacks files cannot be read, and the finding of its files says what to do.
+    readable = {key: pin for key, pin in pins.items() if key not in damaged}
+    yield from row_findings(store, catalog, branch, readable, set(fresh))
 
 
 def _declared(catalog: Catalog, pins: dict[TableKey, TablePin]) -> Iterator[Finding]:

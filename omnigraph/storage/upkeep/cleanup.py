@@ -8,12 +8,14 @@ it. Files that no version names go once they are older than the longest write (`
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 
-from omnigraph.errors import NotFound, OmnigraphError
+from omnigraph.errors import NotFound, OmnigraphError, Reclaimed, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
+from omnigraph.storage.lance.named_files import missing_files
 from omnigraph.storage.lance.old_versions import reclaim_versions, versions_of
 from omnigraph.storage.locks.locks import Locks, hold
 from omnigraph.storage.manifest import manifest
@@ -64,6 +66,7 @@ class _Needs:
     forks: set[tuple[str, str, str]] = field(default_factory=set)  # folder, branch, identity
     tables: dict[str, TableKey] = field(default_factory=dict)  # by folder, also those dropped
     unreadable: dict[str, str] = field(default_factory=dict)  # by folder, why
+    forked: set[TablePin] = field(default_factory=set)  # heads in folders of branches
 
     def keep(self, line: Line, version: int) -> None:
         self.versions.setdefault(line, set()).add(version)
@@ -84,6 +87,7 @@ class _Needs:
             self.keep((MANIFEST, owner), version)
         for pin in (*kept, *then, *state.pins.values()):
             self.pin(pin)
+        self.forked.update(pin for pin in state.pins.values() if pin.branch is not None)
         # What is newer than the floor stays: somebody may be counting versions up from there.
         self.published |= {(p.location, owner): p.version for p in then if p.branch == owner}
         shown = {pin.location for pin in (*then, *state.pins.values())}
@@ -226,6 +230,7 @@ class Reclaimer:
         try:
             if not any(line[0] == folder for line in needs.versions):
                 return self._folder(cleaned, folder, confirm), []
+            self._require_no_misplaced(needs, folder)
             orphans = self._orphans(needs, folder)
             for branch in orphans:
                 self._drop_fork(TableKey(key), folder, branch, confirm)
@@ -236,6 +241,18 @@ class Reclaimer:
         except OmnigraphError as cause:
             self._stats.event("cleanup.failed", table=key, cause=cause)
             return _plus(cleaned, TableCleanup(key, error=str(cause))), []
+
+    def _require_no_misplaced(self, needs: _Needs, folder: str) -> None:
+        """Raise `StorageFailed` where a file is in the folder of another branch: no version names
+        it there, so it would be removed as garbage in the end."""
+        for pin in sorted((p for p in needs.forked if p.location == folder), key=str):
+            with suppress(NotFound, Reclaimed):  # `check` says what is missing
+                found = [each.found for each in missing_files(self._datasets, pin) if each.found]
+                if found:
+                    raise StorageFailed(
+                        f"cleaned up {pin.table_key}",
+                        f"misplaced deletion file {found[0]}; run `omnigraph repair` first",
+                    )
 
     def _tasks(
         self, key: str, needs: _Needs, lines: Sequence[Line], confirm: bool

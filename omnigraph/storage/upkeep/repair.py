@@ -1,5 +1,8 @@
-"""Repair of drift: a table head ahead of the manifest that no sidecar explains.
+"""Repair of misplaced files and of drift: a table head ahead of the manifest that no sidecar
+explains.
 
+    misplaced_file         a deletion file is in another branch's folder    ─▶ move the file
+    missing_file           a published version names a file that is gone    ─▶ refuse
     verified_maintenance   compaction and indexes, and not one row differs  ─▶ publish the head
     suspicious             rows or columns were written                     ─▶ refuse, or undo
     unverifiable           what was written cannot be told                  ─▶ refuse, or undo
@@ -8,19 +11,22 @@
 
 Invariant: what becomes visible is what was visible before, row by row. To undo is to restore the
 published content, by the same protocol as recovery: sidecar first, one publish, one audit row. The
-foreign versions stay in the table's history until cleanup. Without `confirm` nothing changes.
+foreign versions stay in the table's history until cleanup. A file is copied to where a published
+version expects it; nothing is published, and the stray copy is left to cleanup. Without `confirm`
+nothing changes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.deferred import deferred
-from omnigraph.errors import OmnigraphError, RecoveryRequired
+from omnigraph.errors import OmnigraphError, RecoveryRequired, StorageFailed
 from omnigraph.light_dataclass import dataclass
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance.datasets import Datasets
 from omnigraph.storage.lance.delta import Deltas
+from omnigraph.storage.lance.named_files import BRING_BACK, MissingFile, missing_files, placed
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.transactions import operations_since
 from omnigraph.storage.locks.locks import Guard, Locks, hold
@@ -42,6 +48,7 @@ else:
 NO_DRIFT, MAINTENANCE = "none", "verified_maintenance"
 SUSPICIOUS, UNVERIFIABLE, BEHIND = "suspicious", "unverifiable", "behind"
 PENDING = "pending"
+MISPLACED, MISSING = "misplaced_file", "missing_file"
 
 _KEEPS_ROWS = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
 
@@ -50,7 +57,8 @@ _KEEPS_ROWS = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
 class TableRepair:
     """One table of one branch: how its head compares with what is published, and what was done.
 
-    `action` is none, heal, undo, recover or refused; without confirmation it is what would be done.
+    `action` is none, move, heal, undo, recover or refused; without confirmation it is what would be
+    done. `files` are those that a published version expects, and that are moved or missing.
     """
 
     table: TableKey
@@ -61,6 +69,7 @@ class TableRepair:
     action: str = "none"
     operations: tuple[str, ...] = ()
     error: str | None = None
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +138,15 @@ class Repairer:
         note: CommitNote = NO_NOTE,
         run: RunLooks | None = None,
     ) -> RepairReport:
-        """Look at every table, and end the drift that may be ended."""
+        """Look at every table, move misplaced files, and end the drift that may be ended."""
         tables: list[TableRepair] = []
+        # A drift is classified by reading the table, so its files come first.
+        files = {
+            (each.branch, each.table): each
+            for branch in branches
+            for key in self._own(branch)
+            for each in self._files(branch, key, confirm)
+        }
         commits: list[str] = []
         looks = [
             Look(branch, key, force, confirm) for branch in branches for key in self._own(branch)
@@ -143,12 +159,47 @@ class Repairer:
                 done, published = self._end(branch, drifted, force, note)
                 commits += published
                 looked = [done.get(table.table, table) for table in looked]
-            tables += looked
+            for table in looked:
+                of_files = files.get((table.branch, table.table))
+                tables += [table] if of_files is None or table.action != "none" else []
+                tables += [] if of_files is None else [of_files]
         return RepairReport(tuple(tables), confirm, force, tuple(commits))
 
     def _own(self, branch: str) -> list[TableKey]:
         pins = self._manifest.state(branch).pins
         return sorted(key for key, pin in pins.items() if pin.branch == owner_of(branch))
+
+    # Files
+
+    def _files(self, branch: str, key: TableKey, confirm: bool) -> Iterator[TableRepair]:
+        """The files that the published version of a table lacks; with `confirm`, the misplaced ones
+        are moved to where it expects them."""
+        pin = self._manifest.state(branch).pins[key]
+        try:
+            missing = missing_files(self._datasets, pin)
+        except OmnigraphError:
+            return  # the look at the head says it
+        report = TableRepair(key, branch, pin.version, pin.version)
+        gone = tuple(each.path for each in missing if each.found is None)
+        misplaced = tuple(each for each in missing if each.found is not None)
+        if gone:
+            text = f"{len(gone)} file(s) are missing, like {gone[0]}; {BRING_BACK}"
+            yield replace(report, classification=MISSING, action="refused", error=text, files=gone)
+        elif misplaced:
+            paths = tuple(each.path for each in misplaced)
+            moved = replace(report, classification=MISPLACED, action="move", files=paths)
+            yield self._moved(moved, misplaced) if confirm else moved
+
+    def _moved(self, report: TableRepair, misplaced: Sequence[MissingFile]) -> TableRepair:
+        with hold(self._locks, [lock_name(report.table, report.branch)]):
+            try:
+                for each in misplaced:
+                    placed(self._datasets, each)
+            except StorageFailed as cause:
+                return replace(report, action="refused", error=str(cause))
+            finally:
+                self._datasets.forget(misplaced[0].version.location)
+        return report
 
     # Looking
 
