@@ -33,7 +33,7 @@ passed and 500 ended the process; on 8 MiB, 2,000 passed and 4,096 did not."""
 FILTER_ITEMS_MAX = 10_000
 """Items of an `IN` list of such a condition."""
 
-TEXT_BYTES_MAX = 16 << 20
+TEXT_BYTES_MAX = 8 << 20
 """Bytes of one text or list that an expression makes, so that a kernel ends soon after a
 deadline."""
 
