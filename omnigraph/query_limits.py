@@ -30,7 +30,7 @@ BACKFILL_OPERATORS_MAX = 128
 """Operators of an SQL expression that DataFusion evaluates. On a stack of 512 KiB, 300 additions
 passed and 500 ended the process; on 8 MiB, 2,000 passed and 4,096 did not."""
 
-TEXT_BYTES_MAX = 16 << 20
+TEXT_BYTES_MAX = 8 << 20
 """Bytes of one text or list that an expression makes, so that a kernel ends soon after a
 deadline."""
 

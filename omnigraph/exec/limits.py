@@ -110,7 +110,8 @@ class Watch:
             stop.watches(self)
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
+        """The operator that runs, in at most 200 characters."""
         line = self.operator if isinstance(self.operator, str) else line_of(self.operator)
         return line if len(line) <= _WHERE_MAX else f"{line[: _WHERE_MAX - 1]}…"
 
@@ -119,7 +120,7 @@ class Watch:
         total = self._read + bytes_held
         if total > self._limits.memory_bytes_max:
             raise LimitExceeded(
-                f"query memory in bytes at `{self._where}`",
+                f"query memory in bytes at `{self.where}`",
                 total,
                 self._limits.memory_bytes_max,
                 "narrow the pattern before this operator, or raise "
@@ -137,7 +138,7 @@ class Watch:
         now = perf_counter()
         if now > self.deadline:
             raise LimitExceeded(
-                f"{QUERY_TIME} at `{self._where}`",
+                f"{QUERY_TIME} at `{self.where}`",
                 int((now - self.started) * 1000),
                 self._time_ms_max,
                 f"narrow the pattern before this operator, or raise {environment.QUERY_TIME.name}",

@@ -427,12 +427,25 @@ class ServerApp:
                     )
                     for graph_id, is_open in states.items()
                 ]
-                ready = all(states.values())
+                pools = [
+                    wire.PoolReadiness(
+                        name=pool.name, stuck_ms=int(pool.stuck_s() * 1000), limit_ms=limit
+                    )
+                    for pool, limit in (
+                        (self.reads, int(self._limits.query_seconds * 1000)),
+                        (self.writes, None),  # a load may take as long as it needs
+                    )
+                ]
+                ready = all(states.values()) and not any(
+                    pool.limit_ms is not None and pool.stuck_ms > pool.limit_ms for pool in pools
+                )
                 workers = await asyncio.get_running_loop().run_in_executor(
                     None, self.metrics.workers
                 )
                 shown = [wire.WorkerReadiness(**each) for each in workers]
-                answer = answered(wire.ReadyOutput(ready=ready, graphs=listed, workers=shown))
+                answer = answered(
+                    wire.ReadyOutput(ready=ready, graphs=listed, pools=pools, workers=shown)
+                )
                 answer.status = 200 if ready else 503
                 return answer
             case "oauthProtectedResource":

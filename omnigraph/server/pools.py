@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from queue import SimpleQueue
+from threading import get_ident
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -58,12 +59,21 @@ class BoundedPool:
         self._taken_at_look = 0
         self._is_handing = self._is_looking = self._is_lacking = False
         self._mean_s = 0.0
+        self._begun: dict[int, float] = {}  # when each busy thread began its job
         self.inside = 0  # running and waiting; touched by the event loop alone
 
     @property
     def waiting(self) -> int:
         """Jobs that have no thread yet."""
         return max(0, self.inside - self._threads)
+
+    def stuck_s(self) -> float:
+        """How long every thread has been busy with the job it has now; 0 if one is free.
+
+        A job that its request gave up counts until its thread is free again.
+        """
+        begun = list(self._begun.values())
+        return perf_counter() - max(begun) if len(begun) >= self._threads else 0.0
 
     def expected_wait_s(self) -> float:
         """About how long a job that comes now will wait for a thread."""
@@ -179,7 +189,9 @@ class BoundedPool:
                 break
             self._taken += 1
             if not future.cancelled():
+                self._begun[get_ident()] = perf_counter()
                 self._outcomes.append((future, *_outcome_of(work)))
+                self._begun.pop(get_ident(), None)
                 if not self._patience_s or len(self._outcomes) >= _OUTCOMES_MAX:
                     self._bring()
             del future, work  # a thread that waits keeps no answer

@@ -23,7 +23,13 @@ def server_endpoints() -> tuple[ApiEndpoint, ...]:
 
     return (
         row("/healthz", "health", "That the server answers.", wire.HealthOutput, None),
-        row("/readyz", "ready", "Whether every graph is open.", wire.ReadyOutput, None),
+        row(
+            "/readyz",
+            "ready",
+            "Whether every graph is open and no thread pool is stuck.",
+            wire.ReadyOutput,
+            None,
+        ),
         row("/metrics", "metrics", "Prometheus metrics of all workers.", "text/plain", None),
         row("/openapi.json", "openapi", "This document.", JSON, None),
         row(METADATA_PATH, "oauthProtectedResource", "Who gives out tokens.", JSON, None),

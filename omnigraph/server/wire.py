@@ -49,11 +49,22 @@ class WorkerReadiness(Body, kw_only=True):
     kept: list[str]
 
 
+class PoolReadiness(Body, kw_only=True):
+    """A thread pool of the answering worker. `stuck_ms`: how long every thread of it has been busy
+    with one job; 0 if one is free."""
+
+    name: str
+    stuck_ms: int
+    limit_ms: int | None  # the deadline of its jobs, if they have one
+
+
 class ReadyOutput(Body, kw_only=True):
-    """Whether every graph is open, and what each worker has in force."""
+    """Whether every graph is open and no thread pool is stuck beyond the deadline of its jobs, and
+    what each worker has in force."""
 
     ready: bool
     graphs: list[GraphReadiness]
+    pools: list[PoolReadiness]
     workers: list[WorkerReadiness]
 
 

@@ -103,6 +103,32 @@ def test_a_full_queue_refuses_and_takes_jobs_again() -> None:
     asyncio.run(run())
 
 
+def test_a_pool_tells_how_long_all_its_threads_have_been_busy_with_one_job() -> None:
+    async def run() -> None:
+        pool = BoundedPool("read", 2, 10)
+        end, other = threading.Event(), threading.Event()
+        first = pool.submit(end.wait)
+        await asyncio.sleep(0.05)
+        assert pool.stuck_s() == 0  # one thread is free
+        second = pool.submit(other.wait)
+        second.cancel()  # a request that is given up leaves its thread busy
+        third = pool.submit(other.wait)
+        while pool.stuck_s() == 0:
+            await asyncio.sleep(0.01)
+        third.cancel()
+        before = pool.stuck_s()
+        await asyncio.sleep(0.05)
+        assert pool.stuck_s() > before
+        other.set()
+        while pool.stuck_s():
+            await asyncio.sleep(0.01)
+        end.set()
+        await first
+        pool.close()
+
+    asyncio.run(run())
+
+
 def test_threads_end_when_their_pool_is_closed() -> None:
     async def run() -> None:
         pool = BoundedPool("ending", 3, 10)

@@ -23,6 +23,24 @@ def test_readiness_names_every_graph(server: Served) -> None:
     assert [worker["kept"] for worker in document["workers"]] == [[]]
 
 
+def test_a_server_whose_read_threads_are_stuck_is_not_ready(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = server.app.reads
+    limit = int(server.app._limits.query_seconds * 1000)
+    monkeypatch.setattr(pool, "stuck_s", lambda: limit / 1000)
+    assert server.client.get("/readyz").status_code == 200
+    monkeypatch.setattr(pool, "stuck_s", lambda: limit / 1000 + 1)
+    answer = server.client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["pools"][0] == {
+        "name": "read",
+        "stuck_ms": limit + 1000,
+        "limit_ms": limit,
+    }
+    assert server.client.get("/healthz").status_code == 200
+
+
 def test_graphs_are_listed_by_id(server: Served) -> None:
     document = checked(server.client.get("/graphs"), wire.GraphList)
     assert document == {"graphs": [{"graph_id": "people", "uri": server.graph.uri}]}

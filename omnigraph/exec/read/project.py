@@ -54,7 +54,7 @@ class Projector:
         sorted_at = perf_counter()
         watch.operator = "project"
         watch.tick()
-        values = tuple(self._column(column, rows) for column in plan.columns)
+        values = self._columns(rows)
         # In the order of the plan's lines: project, order by, slice. Cutting comes with sorting.
         profile.stage(rows.length, perf_counter() - sorted_at)
         if plan.order:
@@ -62,6 +62,15 @@ class Projector:
         if plan.limit is not None or plan.offset:
             profile.stage(rows.length, 0.0)
         return values, rows.length
+
+    def _columns(self, rows: RowsOrGroups) -> tuple[pa.Array, ...]:
+        """The output columns, counted while they are made."""
+        made, held = list[pa.Array](), 0
+        for column in self._plan.columns:
+            made.append(self._column(column, rows))
+            held += made[-1].nbytes
+            self._watch.hold(held)
+        return tuple(made)
 
     def arranged(self, rows: RowsOrGroups) -> Rows:
         """The rows or groups that stay, in their order, before columns are made of them."""

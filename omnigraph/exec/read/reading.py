@@ -7,6 +7,7 @@ runs in the caller's thread; everything that may take longer runs under guard.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from omnigraph import environment
 from omnigraph.costs import COSTS
 from omnigraph.deferred import deferred
-from omnigraph.errors import StorageFailed
+from omnigraph.errors import LimitExceeded, StorageFailed
 from omnigraph.exec.allocator import keep_large_blocks
 from omnigraph.exec.limits import Limits, Stop, Watch, watched_by
 from omnigraph.exec.memory.view import Holdings, TablesView
@@ -43,6 +44,8 @@ else:
     embed = deferred("omnigraph.exec.search", "embed")
 
 Done = TypeVar("Done")
+
+_COLUMN_BYTES_MAX = (1 << 31) - 1
 
 
 class Reading:
@@ -109,14 +112,15 @@ class Reading:
         running = self._running(plan, given, snapshot, stop=stop, started=started)
         tables = running.context.tables
         if running.prepared in tables.small:
-            with watched_by(running.context.watch):
+            with watched_by(running.context.watch), _typed_overflow(running.context.watch):
                 small = running.small()
             if small is not None:
                 if running.prepared.lookup is not None:
                     running.prepared.lookup.bind(tables)
                 return small
         keep_large_blocks()
-        return guard.run(running.context.watch, running.result)
+        with _typed_overflow(running.context.watch):
+            return guard.run(running.context.watch, running.result)
 
     def _looked_up(
         self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot, stop: Stop | None
@@ -254,6 +258,22 @@ class Reading:
         """Empty the cache."""
         self._views.clear()
         self.holdings.clear()
+
+
+@contextmanager
+def _typed_overflow(watch: Watch) -> Iterator[None]:
+    """Turn an array beyond what Arrow can address or allocate into `LimitExceeded`."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowCapacityError, MemoryError) as cause:
+        if isinstance(cause, pa.ArrowInvalid) and "overflow" not in str(cause):
+            raise
+        raise LimitExceeded(
+            f"bytes of one column at `{watch.where}`",
+            _COLUMN_BYTES_MAX + 1,
+            _COLUMN_BYTES_MAX,
+            "narrow the pattern before this operator, or return fewer or shorter texts",
+        ) from cause
 
 
 def now_ms() -> int:

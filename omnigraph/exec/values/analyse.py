@@ -11,7 +11,7 @@ tables say about characters beyond ASCII; Python's own follow another edition of
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from omnigraph.query_limits import checkpoint
 
 INDEX_PARAMETERS: dict[str, Any] = {
     "base_tokenizer": "simple",
@@ -37,6 +39,8 @@ INDEX_PARAMETERS: dict[str, Any] = {
 """Parameters of a full-text index that agrees with `terms`."""
 
 _PIECE = re.compile("[^ ]+")
+_CHUNK = 1 << 16  # characters between two looks at the deadline
+_PIECES_CHECKED = 1024
 _PIECE_BYTES_END = 40
 _TERMS_KEPT = 1 << 20
 
@@ -54,8 +58,28 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 def terms(text: str) -> list[str]:
     """The terms of a text, in order, as often as they occur."""
-    stems = (term(piece) for piece in text.translate(_characters().split).split(" "))
+    stems = (term(piece) for piece in _pieces(text))
     return [stem for stem in stems if stem is not None]
+
+
+def _separated_text(text: str) -> str:
+    """Return a text with a space for each separator. Checks the deadline in long texts."""
+    split = _characters().split
+    if len(text) <= _CHUNK:
+        return text.translate(split)
+    parts = list[str]()
+    for start in range(0, len(text), _CHUNK):
+        checkpoint()
+        parts.append(text[start : start + _CHUNK].translate(split))
+    return "".join(parts)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield the words of a text. Checks the deadline in long texts."""
+    for count, piece in enumerate(_separated_text(text).split(" ")):
+        if not count % _PIECES_CHECKED:
+            checkpoint()
+        yield piece
 
 
 def searched_words(text: str) -> list[str]:
@@ -65,21 +89,29 @@ def searched_words(text: str) -> list[str]:
     them, and their terms are `terms(text)`.
     """
     words: dict[str, str] = {}
-    for word in text.translate(_characters().split).split(" "):
+    for word in _pieces(text):
         stem = term(word)
         if stem is not None:
             words.setdefault(stem, word)
     return list(words.values())
 
 
-def highlighted(text: str, sought: Collection[str], before: str, after: str) -> str:
-    """The text with marks around every word whose term is one of these."""
-    parts, end = list[str](), 0
-    for piece in _PIECE.finditer(text.translate(_characters().split)):
+def highlighted(
+    text: str, sought: Collection[str], before: str, after: str, bytes_max: int
+) -> tuple[str, int]:
+    """Return the text with marks around every word whose term is one of these, and how many were
+    found. A text that would exceed `bytes_max` comes back without marks."""
+    parts, end, found = list[str](), 0, 0
+    for count, piece in enumerate(_PIECE.finditer(_separated_text(text))):
+        if not count % _PIECES_CHECKED:
+            checkpoint()
         if term(piece[0]) in sought:
             parts += [text[end : piece.start()], before, piece[0], after]
             end = piece.end()
-    return "".join((*parts, text[end:]))
+            found += 1
+    if found * (len(before) + len(after)) > bytes_max:
+        return text, found
+    return "".join((*parts, text[end:])), found
 
 
 @lru_cache(maxsize=_TERMS_KEPT)

@@ -30,6 +30,19 @@ class RowFault(Exception):
         self.reason = reason
 
 
+_SHOWN_MAX = 100
+
+
+def shortened(text: str) -> str:
+    """A text as errors show it, in at most 100 characters."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
+
+
+def shown(value: object) -> str:
+    """A value as errors show it."""
+    return shortened(repr(value[:_SHOWN_MAX] if isinstance(value, str) else value))
+
+
 def refuse(bad: np.ndarray, reason: str) -> None:
     """Fail at the first row that is bad, if there is one."""
     if bad.any():

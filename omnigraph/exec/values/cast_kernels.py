@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.exec.values.arithmetic import Kernel, RowFault, known_rows, refuse
+from omnigraph.exec.values.arithmetic import Kernel, RowFault, known_rows, refuse, shown
 from omnigraph.exec.values.rows import as_numpy
 from omnigraph.language.moments import DAYS, MILLISECONDS
 from omnigraph.types import INTEGER_BOUNDS, INTEGERS, Scalar, ValueType
@@ -107,7 +107,7 @@ def _first_bad(values: pa.Array, cast: Callable[[pa.Array], pa.Array], reason: s
                 low = middle
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 high = middle
-        raise RowFault(low, f"{values[low].as_py()!r} {reason}") from None
+        raise RowFault(low, f"{shown(values[low].as_py())} {reason}") from None
 
 
 def _require_form(texts: pa.Array, pattern: str, reason: str) -> None:
@@ -115,7 +115,7 @@ def _require_form(texts: pa.Array, pattern: str, reason: str) -> None:
     bad = as_numpy(pc.invert(fits).fill_null(False))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise RowFault(row, f"{texts[row].as_py()!r} {reason}")
+        raise RowFault(row, f"{shown(texts[row].as_py())} {reason}")
 
 
 def _to_number(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
+from omnigraph.exec.limits import announce
 from omnigraph.exec.values.constants import Given
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import ONE_ROW, Rows
@@ -29,8 +30,12 @@ def given_of(plan: mutation_ir.Plan, params: Mapping[str, ir.Constant], now_ms: 
     for parameter in plan.parameters:
         if parameter.name not in values and parameter.default is not None:
             values[parameter.name] = evaluated(parameter.default, Given({}, now_ms))
+    held = 0
     for computed in plan.computed:
-        values[computed.name] = evaluated(computed.value, Given(values, now_ms))
+        value = evaluated(computed.value, Given(values, now_ms))
+        values[computed.name] = value
+        held += len(value) if isinstance(value, str | tuple) else 0
+        announce(held)
     return Given(values, now_ms)
 
 

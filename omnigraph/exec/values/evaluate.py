@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.errors import ExpressionFailed
 from omnigraph.exec.values.arithmetic import ARITHMETIC, OF_CONSTANTS, RowFault, widened
+from omnigraph.exec.values.bounded import in_pieces, is_long, repeat
 from omnigraph.exec.values.cast_kernels import CASTS
 from omnigraph.exec.values.compare import (
     compare_arrays,
@@ -33,6 +34,7 @@ from omnigraph.number_arrays import to_arrow
 from omnigraph.plan import ir
 from omnigraph.plan.explain import said
 from omnigraph.plan.expressions import needs, type_of
+from omnigraph.query_limits import checkpoint
 from omnigraph.types import Scalar, ValueType
 
 KERNELS = {**ARITHMETIC, **TEXTS, **CASTS}
@@ -85,8 +87,13 @@ class Evaluator:
         for argument, array in zip(call.arguments, arguments, strict=True):
             if pa.types.is_null(array.type):  # a column that this version does not have
                 arguments[arguments.index(array)] = array.cast(arrow_type(type_of(argument)))
+        kernel = KERNELS[call.function]
+        checkpoint()
         try:
-            return KERNELS[call.function](arguments, call.type)
+            if not any(is_long(each.type) for each in arguments):
+                return kernel(arguments, call.type)
+            held = sum(each.nbytes for each in rows.slots.values())
+            return in_pieces(arguments, lambda arrays: kernel(arrays, call.type), beside=held)
         except RowFault as fault:
             row = _row_text(call, rows, fault.row)
             raise ExpressionFailed(fault.reason, said(call), row) from None
@@ -154,6 +161,7 @@ class Evaluator:
 
     def truth(self, expr: ir.Expr, rows: Rows) -> pa.Array:
         """A condition, row by row."""
+        checkpoint()
         match expr:
             case ir.Compare():
                 return self._compare(expr, rows)
@@ -238,7 +246,7 @@ class Evaluator:
             return text_contains_rows(text, self.values(expr.part, rows), prefix=expr.prefix)
         part = self.given.of(expr.part)
         assert part is None or isinstance(part, str)
-        return text_contains(text, part, prefix=expr.prefix)
+        return in_pieces([text], lambda arrays: text_contains(arrays[0], part, prefix=expr.prefix))
 
 
 def _whole_numbers(values: pa.Array | pa.Scalar) -> np.ndarray | None:
@@ -292,6 +300,4 @@ def repeated(value: ir.Constant, type_: ValueType, length: int) -> pa.Array:
     stored = arrow_type(type_)
     if value is None:
         return pa.nulls(length, stored)
-    if isinstance(value, tuple):
-        return pa.array([value], stored).take(pa.array(np.zeros(length, np.int64)))
-    return pa.repeat(pa.scalar(value, stored), length)
+    return repeat(pa.scalar(value, stored), length)

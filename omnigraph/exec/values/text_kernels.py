@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.exec.values.analyse import highlighted, terms
-from omnigraph.exec.values.arithmetic import Kernel, RowFault, known_rows, widened
+from omnigraph.exec.values.arithmetic import Kernel, RowFault, known_rows, shortened, shown, widened
+from omnigraph.exec.values.bounded import bytes_of_rows, in_pieces, require_room
 from omnigraph.exec.values.compare import compare_arrays, flags
 from omnigraph.exec.values.rows import as_numpy
 from omnigraph.plan import ir
+from omnigraph.query_limits import TEXT_BYTES_MAX, checkpoint
 from omnigraph.types import ValueType
 
 
@@ -35,6 +37,7 @@ def by_distinct(
     cuts = np.searchsorted(codes[order], np.arange(len(distinct) + 1))
     pieces = []
     for code, pattern in enumerate(distinct):
+        checkpoint()
         members = rows[order[cuts[code] : cuts[code + 1]]]
         try:
             pieces.append(apply(subject.take(pa.array(members)), *pattern).cast(stored))
@@ -70,6 +73,7 @@ def _one(kernel: Callable[[pa.Array], pa.Array]) -> Kernel:
 
 
 def _concat(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
+    require_room(np.sum([bytes_of_rows(each) for each in arrays], axis=0), "concat")
     return pc.binary_join_element_wise(*arrays, "")
 
 
@@ -90,11 +94,25 @@ def _substring(text: pa.Array, start: int, count: int | None = None) -> pa.Array
 
 
 def _replace(text: pa.Array, part: str, other: str) -> pa.Array:
-    return pc.replace_substring(text, pattern=part, replacement=other) if part else text
+    if not part:
+        return text
+    growth = len(other.encode()) - len(part.encode())
+    if growth <= 0:
+        return pc.replace_substring(text, pattern=part, replacement=other)
+    hits = pc.count_substring(text, pattern=part).fill_null(0)
+    sizes = bytes_of_rows(text) + growth * as_numpy(hits).astype(np.int64)
+    require_room(sizes, "replace", text.nbytes)
+    return in_pieces(
+        [text],
+        lambda arrays: pc.replace_substring(arrays[0], pattern=part, replacement=other),
+        sizes,
+    )
 
 
 def _split(text: pa.Array, separator: str) -> pa.Array:
     if separator:
+        hits = pc.count_substring(text, pattern=separator).fill_null(0)
+        require_room(bytes_of_rows(text) + 4 * as_numpy(hits).astype(np.int64), "split")
         return pc.split_pattern(text, pattern=separator)
     return pa.ListArray.from_arrays(pa.array(np.arange(len(text) + 1, dtype=np.int32)), text)
 
@@ -103,7 +121,9 @@ def _matches(text: pa.Array, pattern: str) -> pa.Array:
     try:
         return pc.match_substring_regex(text, pattern=pattern)
     except pa.ArrowInvalid as cause:
-        raise RowFault(0, f"{pattern!r} is no regular expression ({cause})") from None
+        raise RowFault(
+            0, f"{shown(pattern)} is no regular expression ({shortened(str(cause))})"
+        ) from None
 
 
 # ---- lists
@@ -155,12 +175,22 @@ def _overlaps(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
 
 def _join(arrays: Sequence[pa.Array], kind: ValueType) -> pa.Array:
     lists, separators = arrays
-    return pc.binary_join(lists.cast(pa.list_(pa.string())), separators)
+    _, counts = list_bounds(lists)
+    sizes = bytes_of_rows(lists) + counts * bytes_of_rows(separators)
+    require_room(sizes, "join", lists.nbytes)
+    texts = lists.cast(pa.list_(pa.string()))
+    return in_pieces([texts, separators], lambda pieces: pc.binary_join(*pieces), sizes)
 
 
 def _highlight(texts: pa.Array, query: str, before: str = "**", after: str = "**") -> pa.Array:
     sought = frozenset(terms(query))
-    return pa.array([highlighted(each, sought, before, after) for each in texts.to_pylist()])
+    made, size, marks = list[str](), 0, len(before.encode()) + len(after.encode())
+    for each in texts.to_pylist():
+        text, hits = highlighted(each, sought, before, after, TEXT_BYTES_MAX)
+        size += len(each.encode()) + hits * marks
+        require_room(np.array([len(each.encode()) + hits * marks]), "highlight", size)
+        made.append(text)
+    return pa.array(made, pa.string())
 
 
 # ---- nulls
