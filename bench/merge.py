@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from merge_engines import ENGINES, Changed, Engine
+from own_memory import memory_mib
 
 import omnigraph as og
 from omnigraph.graph import Graph
@@ -94,12 +95,6 @@ def build(folder: Path, size: int, changes: int, vectors: bool) -> None:
     graph._store.commit(write)
 
 
-def memory(field: str) -> float:
-    """A line of the process's status, in mebibytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
-
-
 def measure(what: str, folder: str, number: str) -> None:
     """In a process of its own: one diff or one merge, in milliseconds and mebibytes."""
     with tempfile.TemporaryDirectory() as other:
@@ -110,7 +105,7 @@ def measure(what: str, folder: str, number: str) -> None:
     target = graph.branches.create(f"target-{number}")
     graph.snapshot(), graph.snapshot("b"), graph.snapshot(target)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = memory("VmRSS")
+    before = memory_mib("VmRSS")
     start, cpu = time.perf_counter(), time.process_time()
     if what == "diff":
         count = sum(1 for _ in graph.diff(target, "b"))
@@ -118,7 +113,7 @@ def measure(what: str, folder: str, number: str) -> None:
         count = 1 if graph.branches.merge("b", into=target).kind == "merged" else 0
     took = (time.perf_counter() - start) * 1000
     busy = (time.process_time() - cpu) * 1000
-    grown = memory("VmHWM") - before
+    grown = memory_mib("VmHWM") - before
     print(json.dumps({"ms": took, "cpu_ms": busy, "mib": grown, "count": count}))
 
 

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import peers_data
+from own_memory import memory_mib
 from peers_engines import BRANCHING, ENGINES
 
 RESULTS = Path(__file__).parent / "results" / "peers.json"
@@ -286,14 +287,11 @@ def _child(what: str, name: str, folder: str, *rest: str) -> None:
     opened = engine(Path(folder))
     answer = opened.load(Path(rest[0]), rest[1]) if what == "load" else opened.hops("p1", 1)
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    print(json.dumps({"wall": wall, "cpu": cpu, "peak_mib": _peak_mib(), "answer": answer}))
-
-
-def _peak_mib() -> int:
-    """The highest memory of this program; that of `getrusage` may be its parent's."""
-    status = Path("/proc/self/status").read_text().splitlines()
-    (peak,) = (line.split()[1] for line in status if line.startswith("VmHWM"))
-    return int(peak) >> 10
+    print(
+        json.dumps(
+            {"wall": wall, "cpu": cpu, "peak_mib": int(memory_mib("VmHWM")), "answer": answer}
+        )
+    )
 
 
 if __name__ == "__main__":

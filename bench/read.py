@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from own_memory import figures
 from read_data import Data, generate
 from read_engines import ABSENT, ENGINES, QUERIES, Ask, fresh
 
@@ -308,7 +308,7 @@ def run(
             "answers_differ": compared(answers),
             "agreement": agreement(answers),
             "absent": ABSENT,
-            "process_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "process": figures(),
             **facts,
         }
 

@@ -29,6 +29,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from own_memory import memory_mib
+
 RESULTS = Path(__file__).parent / "results"
 ENGINES = ("omnigraph", "ladybug", "duckdb", "numpy")
 FRIENDS = 10
@@ -332,9 +334,8 @@ def measured(name: str, folder: Path, people: int) -> dict[str, Any]:
         runs = [timed(lambda: engine.whole(question)) for _ in range(3)]  # noqa: B023
         answers += [answer for answer, _, _ in runs]
         clock.put(question, min(wall for _, wall, _ in runs), min(used for _, _, used in runs))
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    clock.figures["RssAnon MB"] = int(status["RssAnon"].split()[0]) / 1024
-    clock.figures["VmRSS MB"] = int(status["VmRSS"].split()[0]) / 1024
+    clock.figures["RssAnon MB"] = memory_mib("RssAnon")
+    clock.figures["VmRSS MB"] = memory_mib("VmRSS")
     if hasattr(engine, "commit"):
         runs = [timed(lambda number=number: engine.commit(number)) for number in range(60)]
         clock.put("one-node commit", *map(median, list(zip(*runs))[1:]))  # noqa: B905

@@ -18,7 +18,6 @@ import io
 import os
 import random
 import re
-import resource
 import shutil
 import tempfile
 import time
@@ -394,7 +393,8 @@ def main() -> None:
     options = parser.parse_args()
     asked, failures = campaign(options.seconds, options.kinds, options.seed, keeps=options.keep)
     said = [f"{name}: {count}" for name, count in asked.items()]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    status = Path("/proc/self/status").read_text()
+    peak = int(status.partition("VmHWM:")[2].split()[0]) >> 10
     print(*said, f"{asked.total()} inputs, peak {peak} MiB, seed {options.seed}", sep="\n")  # noqa: T201
     for signature, (_, data) in failures.items():
         print(f"{signature}\n    {data[:200]!r}")  # noqa: T201

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json as json_
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -31,9 +32,10 @@ from omnigraph.cli.options import (
 from omnigraph.cli.progress import following
 from omnigraph.cli.servers import acting
 from omnigraph.cli.terminal import fail, plain_errors, show, show_json, warn
-from omnigraph.errors import ChecksFailed, MergeConflicts
+from omnigraph.errors import ChecksFailed, Forbidden, MergeConflicts
 
 if TYPE_CHECKING:
+    from omnigraph.draw.branch_states import BranchState
     from omnigraph.exec.merge.resolve import Resolve
     from omnigraph.exec.merge.run import MergeOutcome
     from omnigraph.graph import Graph
@@ -83,15 +85,58 @@ def create(
 
 @app.command(name="list")
 def list_(path: GraphPath = None, json: Json = False, store: Store = None) -> None:
-    """List the branches."""
+    """List the branches: head, age and actor, and commits ahead of main and behind it."""
     with plain_errors():
         with open_graph(graph_uri(path, store), read_only=True) as graph:
             names = graph.branches.list()
+            states = _states(graph, names)
         if json:
-            show_json({"branches": list(names)})
-        else:
-            for name in names:
-                show(name)
+            details = [_state_document(each) for each in states]
+            show_json({"branches": list(names), "details": details})
+            return
+        rows = {each.name: _state_cells(each) for each in states}
+        for line in _in_columns([(name, *rows.get(name, ())) for name in names]):
+            show(line)
+
+
+def _in_columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Rows with their cells below each other."""
+    widths = [max(map(len, cells)) for cells in zip_longest(*rows, fillvalue="")]
+    for row in rows:
+        yield "  ".join(
+            f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)
+        ).rstrip()
+
+
+def _states(graph: Graph, names: Sequence[str]) -> list[BranchState]:
+    """The states of branches; none where the actor may not read the history of all."""
+    from omnigraph.draw.branch_states import branch_states
+
+    try:
+        heads = graph.commits.names()
+        listed = graph.commits.list(all_branches=True)
+    except Forbidden:
+        return []
+    return list(branch_states(names, heads, {each.id: each for each in listed}, MAIN))
+
+
+def _state_document(state: BranchState) -> dict[str, object]:
+    return {
+        "name": state.name,
+        "graph_commit_id": state.head.id,
+        "created_at": state.head.created_at,
+        "actor_id": state.head.actor,
+        "ahead": state.ahead,
+        "behind": state.behind,
+    }
+
+
+def _state_cells(state: BranchState) -> tuple[str, ...]:
+    from omnigraph.draw.ages import ago
+
+    head = state.head
+    distance = "" if state.name == MAIN else f"{state.ahead} ahead, {state.behind} behind"
+    return head.id[:10], ago(head.created_at), head.actor or "-", distance
 
 
 @app.command()

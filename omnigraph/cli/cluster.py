@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.options import Actor, Json
-from omnigraph.cli.terminal import plain_errors, show, show_json
+from omnigraph.cli.terminal import painted, plain_errors, show, show_json
 
 if TYPE_CHECKING:
     from omnigraph.cluster.commands import ClusterCommand
@@ -136,6 +136,7 @@ def force_unlock(
         _finish(document, headline, [], as_json=json)
 
 
+_DESTRUCTIVE = ("drop_type", "drop_property")
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
 
@@ -144,12 +145,19 @@ def _change_lines(document: dict[str, Any]) -> list[str]:
     for change in document["changes"]:
         reason = f" ({change['reason']})" if "reason" in change else ""
         sign = _SIGNS[change["operation"]]
-        lines.append(f"{sign} {change['resource']} {change['disposition']}{reason}")
+        line = f"{sign} {change['resource']} {change['disposition']}{reason}"
+        lines.append(painted(line, "red") if change["operation"] == "delete" else line)
         migration = change.get("migration")
         if migration is not None:
             supported = "yes" if migration["supported"] else "no"
             lines.append(f"    {len(migration['steps'])} migration step(s), supported: {supported}")
+            lines += map(_step_line, migration["steps"])
     return lines
+
+
+def _step_line(step: dict[str, Any]) -> str:
+    line = f"    - {step['text']}"
+    return painted(f"{line}  [destructive]", "red") if step["kind"] in _DESTRUCTIVE else line
 
 
 def _state_line(document: dict[str, Any]) -> str:

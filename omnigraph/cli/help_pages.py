@@ -70,7 +70,7 @@ EXAMPLES = {
     "schema plan": "omnigraph schema plan kg.omni --schema next.pg",
     "schema apply": "omnigraph schema apply kg.omni --schema next.pg -m 'People have cities'",
     "schema show": "omnigraph schema show kg.omni",
-    "schema diff": "omnigraph schema diff kg.omni --branch next",
+    "schema diff": "omnigraph schema diff main next kg.omni",
     "lint": "omnigraph lint kg.omni --query queries.gq",
     "explain": "omnigraph explain kg.omni --query queries.gq",
     "fmt": "omnigraph fmt schema.pg queries.gq --check",

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.address import graph_uri, require_outside_cluster, write_target
+from omnigraph.cli.address import (
+    graph_uri,
+    require_outside_cluster,
+    two_points_and_uri,
+    write_target,
+)
 from omnigraph.cli.engine import open_graph
 from omnigraph.cli.options import (
     MAIN,
@@ -115,24 +120,37 @@ Backfill = Annotated[
 
 @app.command()
 def diff(
-    branch: Branch,
-    path: GraphPath = None,
-    against: Annotated[
-        str, typer.Option(metavar="NAME", help="The branch to compare it with.")
-    ] = "main",
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="BEFORE AFTER [URI]", help="Two branches or points; the graph."),
+    ] = None,
+    branch: Annotated[str | None, typer.Option("--branch", hidden=True)] = None,
+    against: Annotated[str, typer.Option("--against", hidden=True)] = MAIN,
     json: Json = False,
     store: Store = None,
 ) -> None:
-    """Print the steps from the schema of one branch to that of another. Changes nothing."""
+    """Print the steps from the schema of BEFORE to that of AFTER. Changes nothing."""
     with plain_errors():
-        where = graph_uri(path, store)
+        before, after, path = _compared(list(words or ()), branch, against)
+        where = two_points_and_uri(before, after, path, store)
         with open_graph(where, read_only=True) as graph:
-            steps = graph.schema.plan(graph.schema.on(branch).text, branch=against)
+            steps = graph.diff(before, after).schema_steps
         if json:
-            document = {"uri": where, "from": against, "to": branch}
-            show_json({**document, "step_count": len(steps.steps), **steps.to_json()})
+            supported = all(step.facts["kind"] != "change_declaration" for step in steps)
+            document = {"uri": where, "from": before, "to": after, "step_count": len(steps)}
+            listed = [step.to_json() for step in steps]
+            show_json({**document, "supported": supported, "steps": listed})
         else:
-            show_text("\n".join(steps.lines()))
+            show_text("\n".join(f"- {step}" for step in steps) or "no schema changes")
+
+
+def _compared(words: list[str], branch: str | None, against: str) -> tuple[str, str, str | None]:
+    """The two points and the graph. The older form names a branch by --branch and --against."""
+    points = [] if branch is None else [against, branch]
+    if not 2 <= len(points) + len(words) <= 3:
+        raise typer.BadParameter("a schema diff is between two points: write BEFORE AFTER [URI]")
+    before, after, *rest = [*points, *words]
+    return before, after, rest[0] if rest else None
 
 
 @app.command()

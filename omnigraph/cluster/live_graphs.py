@@ -9,6 +9,7 @@ the declared one if no migration step lies between them: layout and comments do 
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.catalog.schema_diff import MigrationPlan
 from omnigraph.cluster.resources import digest_of_content, graph_address, graph_path
 from omnigraph.cluster.state_lock import moment
 from omnigraph.errors import NotFound, OmnigraphError
@@ -66,11 +67,17 @@ def look_at_graph(
             version = opened.snapshot("main").manifest_version
             migration = None
             if desired is not None and live != digest:
-                migration = opened.schema.plan(desired[1]).to_json()
+                migration = _document(opened.schema.plan(desired[1]))
     except OmnigraphError as cause:
         return GraphSight(graph, uri, True, desired_digest=digest, error=str(cause))
     matches = None if desired is None else live == digest or not (migration or {}).get("steps")
     return GraphSight(graph, uri, True, version, live, digest, matches, migration)
+
+
+def _document(plan: MigrationPlan) -> dict[str, Any]:
+    """A plan as JSON, each step with its line for people."""
+    steps = [{**step.to_json(), "text": str(step)} for step in plan.steps]
+    return plan.to_json() | {"steps": steps}
 
 
 def create_graph(objects: ClusterObjects, graph: str, schema: str) -> None:

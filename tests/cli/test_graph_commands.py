@@ -41,7 +41,7 @@ def test_a_graph_can_be_named_in_four_ways(folder: Path) -> None:
         ["branch", "list", "--store", "g.omni"],
         ["--store", "g.omni", "branch", "list"],
     ):
-        assert lines(*arguments, cwd=folder) == [MAIN]
+        assert [line.split()[0] for line in lines(*arguments, cwd=folder)] == [MAIN]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,46 @@ def test_a_branch_is_forked_listed_and_dropped(folder: Path) -> None:
         "name": "review",
         "actor_id": None,
     }
-    assert document("branch", "list", "g.omni", cwd=folder) == {
-        "branches": ["main", "review", "review/x"]
-    }
+    listed = document("branch", "list", "g.omni", cwd=folder)
+    assert listed["branches"] == ["main", "review", "review/x"]
     assert lines("branch", "delete", "review/x", "g.omni", cwd=folder) == [
         "deleted branch review/x"
     ]
-    assert lines("branch", "list", "g.omni", cwd=folder) == ["main", "review"]
+    shown = lines("branch", "list", "g.omni", cwd=folder)
+    assert [line.split()[0] for line in shown] == ["main", "review"]
+
+
+def test_branches_are_listed_with_their_heads_and_distances(folder: Path) -> None:
+    add = 'query add() { insert Company { name: "%s" } }'
+    run("branch", "create", "fix", "g.omni", cwd=folder)
+    for name in ("Dee", "Eve"):
+        words = ("-e", add % name, "--branch", "fix", "--as", "act-a")
+        assert run("mutate", "g.omni", *words, cwd=folder).returncode == 0
+    assert run("mutate", "g.omni", "-e", add % "Fay", cwd=folder).returncode == 0
+    details = document("branch", "list", "g.omni", cwd=folder)["details"]
+    heads = {
+        name: document("commit", "show", name, "g.omni", cwd=folder) for name in ("fix", "main")
+    }
+    assert details == [
+        {
+            "name": name,
+            "graph_commit_id": heads[name]["graph_commit_id"],
+            "created_at": heads[name]["created_at"],
+            "actor_id": heads[name]["actor_id"],
+            "ahead": ahead,
+            "behind": behind,
+        }
+        for name, ahead, behind in (("fix", 2, 1), ("main", 0, 0))
+    ]
+    fix, main = lines("branch", "list", "g.omni", cwd=folder)
+    assert re.split(" {2,}", fix) == [
+        "fix",
+        heads["fix"]["graph_commit_id"][:10],
+        "just now",
+        "act-a",
+        "2 ahead, 1 behind",
+    ]
+    assert main.split() == ["main", heads["main"]["graph_commit_id"][:10], "just", "now", "-"]
 
 
 @pytest.mark.parametrize(
@@ -265,6 +298,13 @@ def test_a_schema_is_shown_planned_applied_and_compared_on_a_branch(folder: Path
     assert lines("schema", "diff", "g.omni", "--branch", "b", cwd=folder) == [
         "- add node type 'Topic'"
     ]
+    assert lines("schema", "diff", "main", "b", "g.omni", cwd=folder) == ["- add node type 'Topic'"]
+    assert lines("schema", "diff", "b", "main", "g.omni", cwd=folder) == [
+        "- drop node type 'Topic'"
+    ]
+    assert lines("schema", "diff", "main", "main", "g.omni", cwd=folder) == ["no schema changes"]
+    alone = run("schema", "diff", "b", cwd=folder)
+    assert (alone.returncode, "BEFORE AFTER" in alone.stderr) == (2, True)
     told = document("schema", "diff", "g.omni", "--branch", "b", "--against", "b", cwd=folder)
     assert (told["from"], told["to"], told["step_count"]) == ("b", "b", 0)
     lines("branch", "merge", "b", "g.omni", "--quiet", cwd=folder)

@@ -71,7 +71,7 @@ READS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "export": (("export", "g.omni"), lambda t: len(as_jsonl(t)) == 13),
     "branch list": (
         ("branch", "list", "g.omni", "--json"),
-        lambda t: as_json(t) == {"branches": ["main"]},
+        lambda t: as_json(t)["branches"] == ["main"],
     ),
     "commit list": (
         ("commit", "list", "g.omni"),

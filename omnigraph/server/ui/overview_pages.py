@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from omnigraph.draw.branch_states import BranchState, branch_states
 from omnigraph.draw.commit_order import reachable
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
 from omnigraph.server.ui.commit_log import commit_log
 from omnigraph.server.ui.ui_forms import fields, required
-from omnigraph.server.ui.ui_points import ahead_behind, branch_names
+from omnigraph.server.ui.ui_points import branch_names
 from omnigraph.server.ui.ui_render import link, moved, moved_with, page, refusal_of
 from omnigraph.storage.names import MAIN
-from omnigraph.storage.records import Commit
 
 _BRANCHES = 30
 
@@ -65,21 +65,9 @@ def overview_page(
     )
 
 
-def _branches(call: RouteCall, names: list[str]) -> list[dict[str, Any]]:
+def _branches(call: RouteCall, names: list[str]) -> list[BranchState]:
     log = commit_log(call)
-    commits = log.commits
-    heads: dict[str, Commit] = {}
-    for commit_id, labels in log.names.items():
-        heads |= {label: commits[commit_id] for label in labels if commit_id in commits}
-    main = heads.get(MAIN)
-    rows = []
-    for name in names:
-        head = heads.get(name)
-        if head is None or main is None:
-            continue  # it was deleted meanwhile
-        ahead, behind = (0, 0) if name == MAIN else ahead_behind(commits, head.id, main.id)
-        rows.append({"name": name, "head": head, "ahead": ahead, "behind": behind})
-    return rows
+    return list(branch_states(names, log.names, log.commits, MAIN))
 
 
 def _types(call: RouteCall, counts: dict[Any, int]) -> list[dict[str, Any]]:

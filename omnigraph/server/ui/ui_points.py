@@ -3,7 +3,6 @@
 Invariant: a page shows one point from its first row to its last.
 """
 
-import heapq
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ from omnigraph.server.call import RouteCall
 from omnigraph.server.ui.ui_forms import required
 from omnigraph.storage.names import MAIN
 from omnigraph.storage.records import Commit
-
-LEFT, RIGHT = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,39 +58,3 @@ def branch_of_form(call: RouteCall, form: Mapping[str, str], point: str = MAIN) 
 def branch_names(graph: Graph) -> list[str]:
     """Every branch, main first."""
     return sorted(graph.branches.list(), key=lambda name: (name != MAIN, name))
-
-
-def ahead_behind(commits: Mapping[str, Commit], left: str, right: str) -> tuple[int, int]:
-    """How many commits lead to one commit and not to the other, each way.
-
-    Walks from both, newest first, until all that is left leads to both: the cost follows the
-    difference, not the history.
-    """
-    flags: dict[str, int] = {}
-    queue: list[tuple[int, int, str]] = []
-    lone = 0  # commits of the queue that lead to one of the two alone, as far as is known
-
-    def mark(commit_id: str, flag: int) -> None:
-        nonlocal lone
-        commit = commits.get(commit_id)
-        if commit is None or flags.get(commit_id, 0) | flag == flags.get(commit_id, 0):
-            return
-        before, flags[commit_id] = flags.get(commit_id, 0), flags.get(commit_id, 0) | flag
-        if commit_id in waiting:
-            lone -= before != LEFT | RIGHT
-        else:
-            waiting.add(commit_id)
-            heapq.heappush(queue, (-commit.created_at, -commit.manifest_version, commit_id))
-        lone += flags[commit_id] != LEFT | RIGHT
-
-    waiting: set[str] = set()
-    mark(left, LEFT)
-    mark(right, RIGHT)
-    while queue and lone:
-        commit_id = heapq.heappop(queue)[2]
-        waiting.discard(commit_id)
-        lone -= flags[commit_id] != LEFT | RIGHT
-        for parent in commits[commit_id].parents:
-            mark(parent, flags[commit_id])
-    sides = list(flags.values())
-    return sides.count(LEFT), sides.count(RIGHT)

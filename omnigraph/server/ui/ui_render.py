@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from omnigraph.catalog.model import Property
+from omnigraph.draw.ages import ago
 from omnigraph.draw.svg import Picture, shortened
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.call import Answer, RouteCall
@@ -56,16 +57,6 @@ def refusal_of(cause: OmnigraphError) -> tuple[str, int]:
     if error.is_fault:
         raise cause
     return error.body.error, error.status
-
-
-def ago(moment: int) -> str:
-    """How long ago a moment in microseconds was."""
-    seconds = max(0, int((datetime.now(UTC) - _EPOCH).total_seconds() - moment / 1e6))
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            count = seconds // size
-            return f"{count} {unit}{'' if count == 1 else 's'} ago"
-    return "just now"
 
 
 def when(moment: int) -> str:
