@@ -2,13 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from omnigraph.graph import Graph
 from omnigraph.pipeline.session import session
+from tests import consistent
 
 # Thousands of commits that nobody will miss after a power cut: those that test flushing ask for it.
 os.environ.setdefault("OMNIGRAPH_DURABILITY", "os")
@@ -58,6 +61,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             ranks = [n for n, first in enumerate(_FIRST) if name.startswith(first)]
             places[item.path] = min(ranks, default=len(_FIRST))
     items.sort(key=lambda item: places[item.path])
+
+
+_OPENED = pytest.StashKey[ExitStack]()
+_GRAPHS = pytest.StashKey[list[Graph]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Collect the graphs that a test marked `consistent` opens, its fixtures included."""
+    if item.get_closest_marker("consistent") is not None:
+        stack = item.stash[_OPENED] = ExitStack()
+        item.stash[_GRAPHS] = stack.enter_context(consistent.recorded())
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """End a test marked `consistent` with the check of its graphs."""
+    result = yield
+    if _GRAPHS in item.stash:
+        item.stash[_OPENED].close()
+        consistent.check_graphs(list(item.stash[_GRAPHS]))
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Stop to collect graphs, whatever became of the test."""
+    if _OPENED in item.stash:
+        item.stash[_OPENED].close()
+    return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,8 @@ from omnigraph.exec.progress import Progress
 from omnigraph.graph import Graph
 from omnigraph.storage.manifest.branches import Branches
 
+pytestmark = pytest.mark.consistent
+
 SCHEMA = """
 node P { key: String @key  age: I32? @index }
 edge K: P -> P { weight: I32? }

@@ -17,6 +17,8 @@ import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
 
+pytestmark = pytest.mark.consistent
+
 COUNT, MANY = 13_000, 11_000
 SCHEMA = """
 node P { key: String @key  age: I32  note: String?  pic: Blob? }

@@ -16,6 +16,8 @@ from omnigraph.exec.load import finish, patch
 from omnigraph.graph import Graph
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
 
+pytestmark = pytest.mark.consistent
+
 SCHEMA = """
 node Item {
   code: String @key

@@ -19,6 +19,8 @@ from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.locks import turns
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, person
 
+pytestmark = pytest.mark.consistent
+
 NAMES = [f"p{n}" for n in range(40)]
 
 

@@ -19,6 +19,8 @@ from tests.exec.branching import (
     works_at,
 )
 
+pytestmark = pytest.mark.consistent
+
 # ---- outcomes
 
 

@@ -7,6 +7,8 @@ from omnigraph.graph import Graph
 from omnigraph.storage.manifest import manifest
 from tests.exec.branching import SCHEMA, edit, knows, person, state, works_at
 
+pytestmark = pytest.mark.consistent
+
 
 def begun(graph: Graph) -> str:
     """Two people and an edge; the commit to go back to."""

@@ -11,6 +11,8 @@ from omnigraph.types import TableKey
 from tests.exec.branching import SCHEMA, edit, knows, person, state
 from tests.exec.town import blobs, do, rows
 
+pytestmark = pytest.mark.consistent
+
 
 def begun(graph: Graph) -> str:
     people = {name: person(name, 30) for name in ("Ada", "Bob", "Cem")}

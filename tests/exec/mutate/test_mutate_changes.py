@@ -20,6 +20,8 @@ from tests.exec.town import (
     rows,
 )
 
+pytestmark = pytest.mark.consistent
+
 
 @pytest.fixture
 def town(people: Graph) -> Graph:

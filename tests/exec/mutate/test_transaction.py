@@ -9,6 +9,8 @@ import omnigraph as og
 from omnigraph.graph import Graph
 from tests.exec.branching import edit, person, state
 
+pytestmark = pytest.mark.consistent
+
 ADD = "query add($n: String, $a: I32) { insert Person { name: $n, age: $a } }"
 AGE = "query age($n: String) { match { $p: Person { name: $n } } return { $p.age } }"
 SET = 'query set($a: I32) { update Person set { age: $a } where name = "Ada" }'

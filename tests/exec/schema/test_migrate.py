@@ -22,6 +22,8 @@ from tests.exec.evolving import (
 from tests.storage.conftest import s3, s3_server
 from tests.storage.world import Where, remove
 
+pytestmark = pytest.mark.consistent
+
 __all__ = ["s3", "s3_server"]
 
 

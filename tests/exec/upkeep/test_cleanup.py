@@ -38,6 +38,8 @@ from tests.exec.upkeep_world import (
 from tests.forked import KILLED, run
 from tests.storage.world import remove
 
+pytestmark = pytest.mark.consistent
+
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ from tests.exec.upkeep_world import (
     people,
 )
 
+pytestmark = pytest.mark.consistent
+
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Iterator[Graph]:
