@@ -9,6 +9,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from omnigraph.pipeline.session import session
+from omnigraph.testing import LoweredThresholds, lower_thresholds
 
 # Thousands of commits that nobody will miss after a power cut: those that test flushing ask for it.
 os.environ.setdefault("OMNIGRAPH_DURABILITY", "os")
@@ -58,6 +59,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             ranks = [n for n, first in enumerate(_FIRST) if name.startswith(first)]
             places[item.path] = min(ranks, default=len(_FIRST))
     items.sort(key=lambda item: places[item.path])
+
+
+@pytest.fixture
+def lowered(request: pytest.FixtureRequest) -> Iterator[LoweredThresholds]:
+    """Every threshold of the engine at a low value, so that a dozen rows take the paths of many:
+    `@pytest.mark.parametrize("lowered", range(3), indirect=True)` names the seeds. With hypothesis
+    use `tests.lowered`."""
+    with lower_thresholds(getattr(request, "param", 0)) as values:
+        print(values)  # noqa: T201  # pytest shows it where the test fails
+        yield values
 
 
 @pytest.fixture(scope="session")
