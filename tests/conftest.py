@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.graph import Graph
 from omnigraph.pipeline.session import session
+from omnigraph.testing import LoweredThresholds, lower_thresholds
 from tests import consistent
 
 # Thousands of commits that nobody will miss after a power cut: those that test flushing ask for it.
@@ -92,6 +93,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     if _OPENED in item.stash:
         item.stash[_OPENED].close()
     return (yield)
+
+
+@pytest.fixture
+def lowered(request: pytest.FixtureRequest) -> Iterator[LoweredThresholds]:
+    """Every threshold of the engine at a low value, so that a dozen rows take the paths of many:
+    `@pytest.mark.parametrize("lowered", range(3), indirect=True)` names the seeds. With hypothesis
+    use `tests.lowered`."""
+    with lower_thresholds(getattr(request, "param", 0)) as values:
+        print(values)  # noqa: T201  # pytest shows it where the test fails
+        yield values
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.errors import OmnigraphError, Reclaimed
 from omnigraph.storage.manifest import manifest
+from tests.lowered import SEEDS, lowered_by
 
 MAIN = "main"
 EXTRAS = ("x1", "x2", "x3")
@@ -427,17 +428,19 @@ def _run(steps: list[Step], path: Any) -> None:
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=st.lists(STEPS, min_size=8, max_size=30))
+@given(steps=st.lists(STEPS, min_size=8, max_size=30), seed=SEEDS)
 def test_every_kept_point_reads_as_it_was(
-    steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+    steps: list[Step], seed: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    _run(steps, tmp_path_factory.mktemp("history") / "g")
+    with lowered_by(seed):
+        _run(steps, tmp_path_factory.mktemp("history") / "g")
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=st.lists(STEPS, min_size=10, max_size=60))
+@given(steps=st.lists(STEPS, min_size=10, max_size=60), seed=SEEDS)
 def test_every_kept_point_reads_as_it_was_in_long_histories(
-    steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+    steps: list[Step], seed: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    _run(steps, tmp_path_factory.mktemp("history") / "g")
+    with lowered_by(seed):
+        _run(steps, tmp_path_factory.mktemp("history") / "g")

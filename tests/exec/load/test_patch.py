@@ -15,6 +15,7 @@ from omnigraph.costs import COSTS
 from omnigraph.exec.load import finish, patch
 from omnigraph.graph import Graph
 from tests.exec.bulk import by_name, contents, edge, lines, new_graph, node, person
+from tests.lowered import lowered_by
 
 pytestmark = pytest.mark.consistent
 
@@ -69,23 +70,25 @@ def source_of(batch: list[Record], kind: str) -> tuple[Any, dict[str, Any]]:
     return [dict(record) for record in batch], {"type": "Item"}
 
 
-@pytest.mark.parametrize("size", ["few", "many"])
+@pytest.mark.parametrize("size", ["few", "many", "lowered"])
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     batches=st.lists(st.lists(partial_records(), min_size=1, max_size=8), min_size=1, max_size=4),
     kind=st.sampled_from(["lines", "records"]),
+    seed=st.integers(0, 9_999),
 )
 def test_a_patch_leaves_what_a_model_of_dicts_says(
-    monkeypatch: pytest.MonkeyPatch, size: str, batches: list[list[Record]], kind: str
+    monkeypatch: pytest.MonkeyPatch, size: str, batches: list[list[Record]], kind: str, seed: int
 ) -> None:
     if size == "many":
         monkeypatch.setattr(patch, "is_few", lambda count, reader: False)
         monkeypatch.setattr(COSTS, "upsert_rows_max", 0)
         monkeypatch.setattr(COSTS, "key_bucket_bytes", 100)
         monkeypatch.setattr(COSTS, "upsert_job_rows", 3)
-    with tempfile.TemporaryDirectory() as folder, og.init(Path(folder) / "g", SCHEMA) as graph:
+    low = lowered_by(seed if size == "lowered" else None)
+    with low, tempfile.TemporaryDirectory() as folder, og.init(f"{folder}/g", SCHEMA) as graph:
         model: dict[str, Record] = {}
         for batch in batches:
             after = applied(model, batch)

@@ -17,6 +17,7 @@ from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
 from tests.exec.branching import Row, State, copy_of, edit, knows, person, state
+from tests.lowered import SEEDS, lowered_by
 
 Key = tuple[str, str]
 PEOPLE, EDGES = ("p1", "p2", "p3", "p4"), ("e1", "e2", "e3")
@@ -153,12 +154,17 @@ def template(small_template: Path) -> Path:
 
 
 @settings(max_examples=12, deadline=None)
-@given(first=st.lists(EDITS, max_size=5), rounds=st.lists(st.lists(EDITS, max_size=7), max_size=3))
+@given(
+    first=st.lists(EDITS, max_size=5),
+    rounds=st.lists(st.lists(EDITS, max_size=7), max_size=3),
+    seed=SEEDS,
+)
 def test_a_merge_is_the_merge_of_the_dictionaries(
-    template: Path, first: list[Edit], rounds: list[list[Edit]]
+    template: Path, first: list[Edit], rounds: list[list[Edit]], seed: int | None
 ) -> None:
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(COSTS, "fold_fragments_min", 5)
+    patched = pytest.MonkeyPatch.context()
+    with lowered_by(seed), TemporaryDirectory() as folder, patched as patch:
+        patch.setattr(COSTS, "fold_fragments_min", 5)
         graph = copy_of(template, Path(folder) / "g")
         model: dict[str, State] = {MAIN: {}}
         for step in first:

@@ -15,6 +15,7 @@ from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
 from tests.exec.branching import State, copy_of, state
 from tests.exec.merge.test_merge_model import EDITS, Edit, applied, commit, effect, three_way
+from tests.lowered import SEEDS, lowered_by
 
 PLACE = st.integers(0, 99)
 STEPS = st.lists(
@@ -92,12 +93,13 @@ def template(small_template: Path) -> Path:
 
 
 @settings(max_examples=15, deadline=None)
-@given(first=st.lists(EDITS, max_size=4), steps=STEPS)
+@given(first=st.lists(EDITS, max_size=4), steps=STEPS, seed=SEEDS)
 def test_reverts_and_restores_do_what_dictionaries_do(
-    template: Path, first: list[Edit], steps: list[Edit | Undone]
+    template: Path, first: list[Edit], steps: list[Edit | Undone], seed: int | None
 ) -> None:
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(COSTS, "fold_fragments_min", 5)
+    patched = pytest.MonkeyPatch.context()
+    with lowered_by(seed), TemporaryDirectory() as folder, patched as patch:
+        patch.setattr(COSTS, "fold_fragments_min", 5)
         world = World(copy_of(template, Path(folder) / "g"), {MAIN: {}}, {}, {MAIN: []})
         world.note(MAIN, {})
         for step in first:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.storage.manifest import manifest
 from tests.exec.upkeep.test_upkeep_model import ADD, BRANCHES, DROP, SCHEMA, Rows, rows
+from tests.lowered import SEEDS, lowered_by
 
 STEPS = st.one_of(
     st.tuples(st.just("add"), st.sampled_from(BRANCHES), st.integers(0, 9)),
@@ -164,17 +165,19 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=st.lists(STEPS, min_size=10, max_size=25))
+@given(steps=st.lists(STEPS, min_size=10, max_size=25), seed=SEEDS)
 def test_kept_points_and_backups_read_as_the_model_says(
-    steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+    steps: list[Step], seed: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check(steps, tmp_path_factory.mktemp("model"))
+    with lowered_by(seed):
+        check(steps, tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=st.lists(STEPS, min_size=15, max_size=40))
+@given(steps=st.lists(STEPS, min_size=15, max_size=40), seed=SEEDS)
 def test_kept_points_and_backups_read_as_the_model_says_often(
-    steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+    steps: list[Step], seed: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check(steps, tmp_path_factory.mktemp("model"))
+    with lowered_by(seed):
+        check(steps, tmp_path_factory.mktemp("model"))

@@ -1,6 +1,7 @@
 """Random writes, branches, merges and upkeep agree with a model that knows nothing of upkeep."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph.errors import Reclaimed
 from omnigraph.storage.manifest import manifest
+from tests.lowered import SEEDS, lowered_by
 
 SCHEMA = "node Thing { name: String @key  n: I64 }"
 ADD = "query add($k: String, $n: I64) { insert Thing { name: $k, n: $n } }"
@@ -98,11 +100,17 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=st.lists(STEPS, min_size=8, max_size=30))
+@given(steps=st.lists(STEPS, min_size=8, max_size=30), seed=SEEDS)
 def test_upkeep_is_seen_by_nobody(
-    steps: list[tuple[str, str, object]], tmp_path_factory: pytest.TempPathFactory
+    steps: list[tuple[str, str, object]],
+    seed: int | None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    path = tmp_path_factory.mktemp("model") / "g"
+    with lowered_by(seed):
+        run(steps, tmp_path_factory.mktemp("model") / "g")
+
+
+def run(steps: list[tuple[str, str, object]], path: Path) -> None:
     graph = og.init(path, SCHEMA, fold=False)
     model = Model()
     for verb, where, what in steps:
