@@ -16,6 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph.graph import Graph
 from omnigraph.storage.names import MAIN
+from tests.storage.s3 import Server, serve
 
 pytestmark = pytest.mark.consistent
 
@@ -51,6 +52,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         graph.load(edges(MANY, 1, 2), "append", edge="N", engine="local")
         graph.mutate('query q() { delete P where key = "p12999" }')
     return uri
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serve() as running:
+        yield running
 
 
 @pytest.fixture
@@ -207,3 +214,23 @@ def test_F1_a_first_write_puts_its_files_in_the_folder_of_its_branch(
         assert rows(other, "nested") == wanted
     assert rows(graph, MAIN) == main
     assert graph.check().findings == ()
+
+
+@pytest.mark.parametrize("mode", ["merge", "patch", "append"])
+def test_F1_a_first_write_in_a_bucket_is_read_on_its_branch(server: Server, mode: str) -> None:
+    where = server.place()
+    rows = people(MANY, 7, COUNT if mode == "append" else 0)
+    with og.init(where.uri, SCHEMA, storage_options=where.options) as graph:
+        graph.load(people(COUNT, 1), "append", type="P", engine="local", indexes="later")
+        graph.branches.create("b")
+        graph.branches.create("nested", from_="b")
+        for branch in ("b", "nested"):
+            graph.load(rows, mode, type="P", branch=branch, engine="local", indexes="later")
+    text = "query q() { match { $p: P  $p.age = 7 } return { count(*) as n } }"
+    with og.open(where.uri, storage_options=where.options) as again:
+        for branch in ("b", "nested"):
+            assert again.query(text, branch=branch).rows[0]["n"] == MANY
+            assert again.repair().refused == ()
+        files = [path for path in again._store.objects.list("nodes") if "/_deletions/" in path]
+        assert all("/tree/" in path for path in files)
+        assert again.check().findings == ()

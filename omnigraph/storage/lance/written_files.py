@@ -85,6 +85,14 @@ def files_since(datasets: Datasets, base: TablePin, head: Handle) -> list[str]:
     return _between(datasets, folder, before, head)
 
 
+def missing_since(datasets: Datasets, base: TablePin, head: Handle) -> list[str]:
+    """The files of every version after a pin, up to a head, that do not exist."""
+    files = files_since(datasets, base, head)
+    if datasets.is_remote:
+        return [path for path in files if not datasets.objects.has(path)]
+    return [path for path in files if not os.path.lexists(datasets.uri(path, None))]
+
+
 def _between(datasets: Datasets, folder: str, before: Handle, head: Handle) -> list[str]:
     versions = range(int(before.version) + 1, int(head.version) + 1)
     paths = [version_path(folder, version) for version in versions]

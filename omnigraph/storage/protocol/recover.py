@@ -26,7 +26,7 @@ from omnigraph.storage.lance.datasets import Datasets, Handle, dataset_folder
 from omnigraph.storage.lance.inline_commits import InlineResidual
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.transactions import is_restore, operation_of
-from omnigraph.storage.lance.written_files import files_since, version_path
+from omnigraph.storage.lance.written_files import missing_since, version_path
 from omnigraph.storage.locks.locks import (
     NONE_KEPT,
     Guard,
@@ -260,11 +260,7 @@ class Recoverer:
 
     def _has_files(self, seen: Sequence[_SeenTable]) -> bool:
         """Whether every file exists that a head names and its published version does not."""
-        return all(
-            self._datasets.objects.has(path)
-            for each in seen
-            for path in files_since(self._datasets, each.pin, each.head)
-        )
+        return not any(missing_since(self._datasets, each.pin, each.head) for each in seen)
 
     def _look(self, sidecar: Sidecar, table: SidecarTable, state: State) -> _SeenTable:
         published = state.pins[table.table_key]
