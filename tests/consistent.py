@@ -38,9 +38,11 @@ def check_graphs(opened: list[Graph]) -> int:
     for graph in opened:
         handles[graph.uri] = graph if _is_open(graph) else handles.get(graph.uri)
     for uri, handle in handles.items():
+        if not Path(uri).exists():
+            continue  # the test removed its folder
         if handle is not None:
             assert_consistent(handle)
-        elif Path(uri).exists():
+        else:
             with og.open(uri) as fresh:
                 assert_consistent(fresh)
     return len(handles)
