@@ -69,14 +69,15 @@ class ReviewGate:
             return None
         head = self.store.snapshot(source.strip()).commit_id
         branches = source.strip(), target.strip()
-        digests = {approval_digest(head, branches[1], resolutions)}
+        steps = self._steps(*branches)
+        digests = {approval_digest(head, branches[1], resolutions, steps)}
         if not asks:
-            digests.add(approval_digest(head, branches[1], NO_ANSWERS))
+            digests.add(approval_digest(head, branches[1], NO_ANSWERS, steps))
         nearest: tuple[int, str | None] = (0, None)
         for review in self.records.open():
             if (review.source, review.target) != branches:
                 continue
-            count = self.count(review, digests)
+            count = self.count(review, digests, None if asks else head)
             if count >= required:
                 return replace(review, source_commit=head)
             nearest = max(nearest, (count, review.id), key=lambda each: (each[0], each[1] or ""))
@@ -91,9 +92,10 @@ class ReviewGate:
             of_answers=asks,
         )
 
-    def count(self, review: Review, digests: Collection[str]) -> int:
-        """Return how many approvals of a review count: those of one of the digests."""
-        covering = (each for each in review.approvals if each.covers(review.target, digests))
+    def count(self, review: Review, digests: Collection[str], head: str | None) -> int:
+        """Return how many approvals of a review count: those of one of the digests, and those
+        without one of the commit `head`."""
+        covering = (each for each in review.approvals if each.covers(digests, head))
         actors = {each.actor for each in covering}
         return sum(self._counts(review, actor) for actor in actors)
 
@@ -126,9 +128,19 @@ class ReviewGate:
     def schema_steps(self, review: Review) -> tuple[SchemaStep, ...]:
         """Return how the merge of a review would change the schema of its target; nothing where a
         branch or a commit between the two cannot be read, or may not be."""
-        with suppress(Forbidden, NotFound, Reclaimed):
+        with suppress(Forbidden):
             self.guard.reads(review.source)
-            return merge_schema_steps(self.store, self.schemas, review.source, review.target)
+            return self._steps(review.source, review.target)
+        return ()
+
+    def digest(self, review: Review, head: str, answers: Resolutions) -> str:
+        """Return the digest that an approval of a review binds, whoever asks for it."""
+        steps = self._steps(review.source, review.target)
+        return approval_digest(head, review.target, answers, steps)
+
+    def _steps(self, source: str, target: str) -> tuple[SchemaStep, ...]:
+        with suppress(NotFound, Reclaimed):
+            return merge_schema_steps(self.store, self.schemas, source, target)
         return ()
 
     def _settled(self, review: Review) -> Review:

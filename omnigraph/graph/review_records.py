@@ -64,11 +64,19 @@ Resolutions = Mapping[tuple[str, str], Any]
 NO_ANSWERS: Resolutions = {}
 
 
-def approval_digest(source_commit: str, target: str, resolutions: Resolutions) -> str:
+def approval_digest(
+    source_commit: str,
+    target: str,
+    resolutions: Resolutions,
+    steps: Collection[SchemaStep] = (),
+) -> str:
     """Return the SHA-256 digest of what a merge publishes: the source's commit, the name of the
-    target, and the answers to conflicts."""
+    target, the answers to conflicts, and the changes of the target's schema."""
     answers = [[*entity, resolutions[entity]] for entity in sorted(resolutions)]
-    document = orjson.dumps([source_commit, target, answers], default=str, option=_SORTED)
+    facts: list[Any] = [source_commit, target, answers]
+    if steps:
+        facts.append([step.text for step in steps])
+    document = orjson.dumps(facts, default=str, option=_SORTED)
     return sha256(document).hexdigest()
 
 
@@ -99,10 +107,12 @@ class ReviewApproval:
             "resolutions": self.resolutions,
         }
 
-    def covers(self, target: str, digests: Collection[str]) -> bool:
-        """Return whether it is an approval of one of these digests of merges into a target."""
-        own = self.digest or approval_digest(self.source_commit, target, {})
-        return own in digests
+    def covers(self, digests: Collection[str], head: str | None) -> bool:
+        """Return whether it is an approval of one of these digests. One that an earlier program
+        stored without a digest covers merges of the commit `head` without answers."""
+        if self.digest is None:
+            return self.source_commit == head
+        return self.digest in digests
 
 
 @dataclass(frozen=True, slots=True)

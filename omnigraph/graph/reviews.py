@@ -35,7 +35,6 @@ from omnigraph.graph.review_records import (
     ReviewApproval,
     ReviewComment,
     ReviewRecords,
-    approval_digest,
     now_us,
 )
 from omnigraph.policy.actions import Action
@@ -219,7 +218,7 @@ class ReviewsView:
         _require_open(review)
         branches = review.source, review.target
         answers = previewed_answers(self._store, self._schemas, *branches, by, resolve)
-        digest = approval_digest(head, review.target, answers)
+        digest = self._gate.digest(review, head, answers)
         approval = ReviewApproval(approver, head, now_us(), digest=digest, resolutions=len(answers))
 
         def approved(review: Review) -> Review:
@@ -229,7 +228,7 @@ class ReviewsView:
                     Action.REVIEW, approver, review.source, review.target, review=review.id
                 )
             own = [each for each in review.approvals if each.actor == approver]
-            if any(each.covers(review.target, (digest,)) for each in own):
+            if any(each.covers((digest,), None if answers else head) for each in own):
                 return review
             kept = tuple(
                 each for each in review.approvals if each not in own or each.source_commit == head

@@ -608,6 +608,20 @@ def test_an_approval_is_of_answers_to_conflicts(clashing: Graph) -> None:
     assert clashing.reviews.get(review.id).approvals == ()
 
 
+def test_an_approval_is_of_the_schema_steps_that_the_merge_takes(graph: Graph) -> None:
+    wider = SCHEMA.replace("name: String @key", "name: String @key, town: String?")
+    assert wider != SCHEMA
+    graph.schema.apply(wider, branch="work")
+    ada, bob, cid = (acting(graph, actor) for actor in ("ada", "bob", "cid"))
+    review = ada.reviews.open("work", title="t")
+    bob.reviews.approve(review.id)
+    graph.schema.apply(wider, branch="main")  # the merge no longer changes the schema
+    with pytest.raises(og.ApprovalsMissing):
+        cid.branches.merge("work")
+    bob.reviews.approve(review.id)
+    assert cid.branches.merge("work").kind == "merged"
+
+
 # ---- branches that may not be read
 
 SCOPED = """
