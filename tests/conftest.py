@@ -72,7 +72,8 @@ _GRAPHS = pytest.StashKey[list[Graph]]()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     """Collect the graphs that a test marked `consistent` opens, its fixtures included."""
-    if item.get_closest_marker("consistent") is not None:
+    marker = item.get_closest_marker("consistent")
+    if marker is not None and marker.args != (False,):
         stack = item.stash[_OPENED] = ExitStack()
         item.stash[_GRAPHS] = stack.enter_context(consistent.recorded())
     return (yield)

@@ -71,10 +71,11 @@ from omnigraph.graph.views import (
 )
 from omnigraph.preview import counted
 from omnigraph.storage.names import MAIN
+from omnigraph.storage.opening import open_store
 from omnigraph.storage.protocol.intent import noted
 from omnigraph.storage.records import CommitNote, Snapshot
 from omnigraph.storage.retry import HEAD_READ, retried
-from omnigraph.storage.store import Store
+from omnigraph.storage.store import Settings, Store
 from omnigraph.types import DuplicateRule, EngineName, LoadMode, Timing
 
 if TYPE_CHECKING:
@@ -144,6 +145,13 @@ class Graph(
         other.__dict__.pop("spark", None)  # it reads as its owner may
         other._bind(guard)
         return other
+
+    def _reopened(self, *, derived: bool) -> "Graph":
+        where = self._store.where
+        settings, options = Settings(derived=derived), where.storage_options
+        return Graph(
+            open_store(where.uri, read_only=True, storage_options=options, settings=settings)
+        )
 
     def _in_transaction(
         self, branch: str, note: CommitNote
@@ -503,3 +511,8 @@ def graph_for(graph: Graph, actor: str | None, policy: "Policy | None" = None) -
     """An open graph for one actor, under a policy if one is given; without either, for anything.
     To close it closes it for all."""
     return graph._acting(graph._guard.another(policy, actor))
+
+
+def reopened(graph: Graph, *, derived: bool) -> Graph:
+    """Open the same graph read-only with empty caches; without `derived` it reads tables alone."""
+    return graph._reopened(derived=derived)

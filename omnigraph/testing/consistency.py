@@ -14,8 +14,7 @@ import orjson
 from omnigraph.arguments import checked
 from omnigraph.catalog.model import Catalog, NodeType, Type
 from omnigraph.graph import Graph
-from omnigraph.storage.opening import open_store
-from omnigraph.storage.store import Settings
+from omnigraph.graph.door import reopened
 from omnigraph.types import Kind, Scalar, TableKey, table_key
 
 __all__ = ["Inconsistent", "assert_consistent"]
@@ -53,21 +52,12 @@ def assert_consistent(graph: Graph, branches: Collection[str] | None = None) -> 
     >>> assert_consistent(graph)
     """
     names = graph.branches.list() if branches is None else branches
-    with _opened(graph, derived=True) as fresh, _opened(graph, derived=False) as plain:
+    with reopened(graph, derived=True) as fresh, reopened(graph, derived=False) as plain:
         for branch in names:
             _compare(branch, graph, fresh, plain)
     findings = graph.check().findings
     if findings:
         raise Inconsistent(f"check reports {len(findings)} findings; first: {findings[0]}")
-
-
-def _opened(graph: Graph, *, derived: bool) -> Graph:
-    """Open the same graph with empty caches."""
-    where = graph._store.where
-    settings = Settings(derived=derived)
-    options = where.storage_options
-    store = open_store(where.uri, read_only=True, storage_options=options, settings=settings)
-    return Graph(store)
 
 
 def _compare(branch: str, graph: Graph, fresh: Graph, plain: Graph) -> None:

@@ -80,6 +80,11 @@ def lines(*arguments: str, cwd: Path | None = None) -> list[str]:
     return done.stdout.splitlines()
 
 
+def first_words(*arguments: str, cwd: Path | None = None) -> list[str]:
+    """The first word of each line that a call which succeeds prints: names in a list."""
+    return [line.split()[0] for line in lines(*arguments, cwd=cwd)]
+
+
 def document(*arguments: str, cwd: Path | None = None) -> Any:
     """The JSON a call that succeeds prints."""
     return json.loads("\n".join(lines(*arguments, "--json", cwd=cwd)))

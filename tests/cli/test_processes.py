@@ -52,7 +52,7 @@ READS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "query table": (("query", "-e", WHO, "g.omni"), lambda t: t == TABLE),
     "query csv": (
         ("query", "-e", WHO, "g.omni", "--format", "csv"),
-        lambda t: as_csv(t) == [["name", "age"], ["Ada", "36"], ["Bob", "25"], ["Cy", "null"]],
+        lambda t: as_csv(t) == [["name", "age"], ["Ada", "36"], ["Bob", "25"], ["Cy", ""]],
     ),
     "query kv": (
         ("query", "-e", WHO, "g.omni", "--format", "kv"),

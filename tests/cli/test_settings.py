@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph import environment
 from omnigraph.cli.config import config
-from tests.cli.program import document, lines, run
+from tests.cli.program import document, first_words, lines, run
 
 WHO = "query who() { match { $p: Person } return { $p.name as name } order { name } limit 1 }"
 LONG = (
@@ -28,7 +28,7 @@ def test_the_default_store_is_used_when_no_graph_is_named(people: Path, no_setti
     write(no_settings, f"defaults: {{store: {people / 'g.omni'}, output: csv}}\n")
     assert lines("query", "-e", WHO) == ["name", "Ada"]
     assert lines("query", "-e", WHO, "--format", "kv")[1:] == ["row 1", "name: Ada"]
-    assert lines("branch", "list") == ["main"]
+    assert first_words("branch", "list") == ["main"]
 
 
 def test_a_profile_names_a_graph(
@@ -39,10 +39,10 @@ def test_a_profile_names_a_graph(
         f"profiles:\n  dev: {{store: {people / 'g.omni'}}}\n  far: {{server: prod}}\n"
         "  both: {server: prod, store: x}\nservers: {prod: {url: 'https://127.0.0.1:9'}}\n",
     )
-    assert lines("--profile", "dev", "branch", "list") == ["main"]
-    assert lines("branch", "list", "--profile=dev") == ["main"]
+    assert first_words("--profile", "dev", "branch", "list") == ["main"]
+    assert first_words("branch", "list", "--profile=dev") == ["main"]
     monkeypatch.setenv("OMNIGRAPH_PROFILE", "dev")
-    assert lines("branch", "list") == ["main"]
+    assert first_words("branch", "list") == ["main"]
     listed = document("profile", "list")
     assert [(p["name"], p["valid"], p["active"]) for p in listed] == [
         ("dev", True, True),
@@ -119,7 +119,7 @@ def test_the_configured_retries_hold_where_none_are_given(people: Path, no_setti
 def test_an_unknown_key_is_told_and_passed_over(people: Path, no_settings: Path) -> None:
     write(no_settings, f"colour: red\ndefaults: {{store: {people / 'g.omni'}}}\n")
     done = run("branch", "list")
-    assert (done.returncode, done.stdout) == (0, "main\n")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "main")
     assert "unknown key 'colour'" in done.stderr
 
 
@@ -240,7 +240,7 @@ def test_a_load_names_the_variable_it_cannot_use_and_does_nothing(
     done = run(*load, "--branch", "new", "--from", "main", cwd=people)
     assert done.returncode == 1
     assert f"error: OMNIGRAPH_LOAD_CONCURRENCY is '{value}'; set it to" in done.stderr
-    assert lines("branch", "list", "g.omni", cwd=people) == ["main"]
+    assert first_words("branch", "list", "g.omni", cwd=people) == ["main"]
 
 
 def test_a_frontier_that_is_no_number_is_not_passed_over(

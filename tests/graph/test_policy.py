@@ -28,12 +28,19 @@ SCOPED = ("read", "export", "change")
 TARGETED = ("schema_apply", "branch_create", "branch_delete", "branch_merge", "review")
 
 
-def granting(*actions: str, scope: str | None = None, protected: str = "main") -> og.Policy:
-    """A policy that allows one actor some actions, on branches of a scope if it is given."""
+def granting(
+    *actions: str,
+    scope: str | None = None,
+    protected: str = "main",
+    everywhere: tuple[str, ...] = (),
+) -> og.Policy:
+    """A policy that allows one actor some actions, on branches of a scope if it is given, and some
+    `everywhere`."""
     rules = ""
-    for action in actions:
+    for action in (*actions, *everywhere):
         key = "branch_scope" if action in SCOPED else "target_branch_scope"
-        said = f", {key}: {scope}" if scope and action in (*SCOPED, *TARGETED) else ""
+        is_scoped = scope and action in (*SCOPED, *TARGETED) and action not in everywhere
+        said = f", {key}: {scope}" if is_scoped else ""
         rules += (
             f"  - {{id: {action}, allow: {{actors: {{group: g}}, actions: [{action}]{said}}}}}\n"
         )
@@ -53,6 +60,8 @@ class Verb:
     before: Callable[[og.Graph], Any] = field(default=lambda graph: None)
     after: Callable[[og.Graph], Any] = field(default=lambda graph: None)
     only_main: bool = False
+    everywhere: tuple[str, ...] = ()
+    """Actions that it needs on other branches as well."""
 
 
 def _transaction(graph: og.Graph, branch: str) -> None:
@@ -177,16 +186,28 @@ VERBS = {
     "branches.merge": Verb(
         lambda g, b: g.branches.merge("side", b, dry_run=True), ("branch_merge",)
     ),
-    "reviews.open": Verb(lambda g, b: g.reviews.open("side", b, title="t"), ("review",)),
+    "reviews.open": Verb(
+        lambda g, b: g.reviews.open("side", b, title="t"), ("review",), everywhere=("read",)
+    ),
     "reviews.list": Verb(lambda g, b: g.reviews.list(), ("read",), branched=False),
-    "reviews.get": Verb(lambda g, b: g.reviews.get(REVIEWS[b]), ("read",), before=_reviews),
+    "reviews.get": Verb(
+        lambda g, b: g.reviews.get(REVIEWS[b]), ("read",), branched=False, before=_reviews
+    ),
     "reviews.comment": Verb(
-        lambda g, b: g.reviews.comment(REVIEWS[b], "t"), ("review",), before=_reviews
+        lambda g, b: g.reviews.comment(REVIEWS[b], "t"),
+        ("review",),
+        before=_reviews,
+        everywhere=("read",),
     ),
     "reviews.approve": Verb(
-        lambda g, b: g.reviews.approve(REVIEWS[b]), ("review",), before=_reviews
+        lambda g, b: g.reviews.approve(REVIEWS[b]),
+        ("review",),
+        before=_reviews,
+        everywhere=("read",),
     ),
-    "reviews.close": Verb(lambda g, b: g.reviews.close(REVIEWS[b]), ("review",), before=_reviews),
+    "reviews.close": Verb(
+        lambda g, b: g.reviews.close(REVIEWS[b]), ("review",), before=_reviews, everywhere=("read",)
+    ),
     "reviews.merge": Verb(
         lambda g, b: g.reviews.merge(REVIEWS[b], dry_run=True), ("branch_merge",), before=_reviews
     ),
@@ -281,6 +302,9 @@ def test_a_verb_asks_first(graph: og.Graph, name: str) -> None:
     targets = name.split(".")[0] in ("branches", "tags") and not name.endswith("merge")
     protected = "new-main" if targets else "main"
 
+    def allowing(**scope: Any) -> og.Policy:
+        return granting(*verb.actions, everywhere=verb.everywhere, **scope)
+
     def run(policy: og.Policy | None, branch: str, actor: str | None = ADA) -> Any:
         return verb.call(graph_for(graph, actor, policy), branch)
 
@@ -288,7 +312,7 @@ def test_a_verb_asks_first(graph: og.Graph, name: str) -> None:
         was = state(graph)
         with pytest.raises(og.Forbidden) as denial:
             run(policy, branch, actor)
-        assert denial.value.action in verb.actions
+        assert denial.value.action in (*verb.actions, *verb.everywhere)
         assert denial.value.actor == actor
         assert state(graph) == was
 
@@ -298,19 +322,19 @@ def test_a_verb_asks_first(graph: og.Graph, name: str) -> None:
         denied(
             granting(*(a for a in (*SCOPED, *TARGETED, "admin") if a not in verb.actions)), "main"
         )
-        denied(granting(*verb.actions), "main", "act-eve")
-        denied(granting(*verb.actions), "main", None)
+        denied(allowing(), "main", "act-eve")
+        denied(allowing(), "main", None)
         scoped = verb.actions[0] != "admin"
         if scoped:
-            denied(granting(*verb.actions, scope="unprotected", protected=protected), "main")
+            denied(allowing(scope="unprotected", protected=protected), "main")
         if scoped and (not verb.branched or not verb.only_main):
-            denied(granting(*verb.actions, scope="protected", protected=protected), "draft")
+            denied(allowing(scope="protected", protected=protected), "draft")
         if verb.branched:
-            run(granting(*verb.actions, scope="protected", protected=protected), "main")
+            run(allowing(scope="protected", protected=protected), "main")
             if not verb.only_main:
-                run(granting(*verb.actions, scope="unprotected", protected=protected), "draft")
+                run(allowing(scope="unprotected", protected=protected), "draft")
         else:
-            run(granting(*verb.actions), "main")
+            run(allowing(), "main")
     finally:
         verb.after(graph)
 

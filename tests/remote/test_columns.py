@@ -96,7 +96,7 @@ def test_a_key_that_is_there_names_the_line_too(new: Maker, tmp_path: Path) -> N
 
 def test_a_fault_of_parquet_and_of_lines_names_its_file(new: Maker, tmp_path: Path) -> None:
     graph = new(SCHEMA)
-    moments = pa.array([0, 86_400_000], pa.timestamp("ms"))
+    moments = pa.array([1, 86_400_001], pa.timestamp("ms"))
     pq.write_table(pa.table({"no": ["1", "2"], "made": moments}), tmp_path / "w.parquet")
     with pytest.raises(og.ConstraintViolated, match=r"dt\.date.*w\.parquet:1") as refused:
         graph.load(tmp_path / "w.parquet", "merge", type="Work")

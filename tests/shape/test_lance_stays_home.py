@@ -72,6 +72,9 @@ DOORS = {
         "Commit",
         "CommitId",
         "CommitNote",
+        "Embedded",
+        "EmbeddedBy",
+        "EmbeddedChange",
         "Home",
         "Origin",
         "RowCounts",
@@ -81,6 +84,7 @@ DOORS = {
         "TablePin",
         "TopologyState",
         "WriteBase",
+        "embedded_property",
         "base_of",
     },
     "retry": {
