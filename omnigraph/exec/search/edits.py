@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.query_limits import checkpoint
+
 _WORDS_A_BLOCK = 1 << 16
 
 
@@ -36,6 +38,7 @@ def _distances(
     # word, far outside the band that can still come back to `edits_max`.
     above = [np.full(len(words), min(j, far), dtype=np.int64) for j in range(longest + 1)]
     for i, letter in enumerate(map(ord, word), start=1):
+        checkpoint()
         row = [np.full(len(words), min(i, far), dtype=np.int64)]
         for j in range(1, longest + 1):
             if abs(i - j) > edits_max:
