@@ -652,6 +652,11 @@ class Costs:
         decides="rows of a pattern that are walked with Python's integers",
         measured="a point lookup took 0.3 ms, most of it fixed costs of numpy and Arrow calls",
     )
+    prepared_parts_max = _threshold(
+        1 << 18,
+        low=(1, 64),
+        decides="parts of prepared plans that are kept, some 200 bytes each",
+    )
     prepared_plans_max = _threshold(
         1024,
         low=(1, 4),

@@ -17,6 +17,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from threading import Lock
+from time import monotonic
 from typing import Any, Union
 
 from omnigraph.errors import StorageFailed
@@ -95,3 +97,36 @@ def uncollected() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+_PAUSE_MAX_S = 5.0
+_pauses_lock = Lock()
+_pauses = 0
+_paused_at = 0.0
+
+
+@contextmanager
+def uncollected_trees() -> Iterator[None]:
+    """Pause garbage collection while a thread makes many objects without cycles.
+
+    Pauses of several threads overlap; one that would begin more than 5 s after the first of them
+    is left out, so that collections run again.
+    """
+    global _pauses, _paused_at
+    with _pauses_lock:
+        if not _pauses:
+            joins = gc.isenabled()
+            _paused_at = monotonic()
+        else:
+            joins = monotonic() - _paused_at < _PAUSE_MAX_S
+        if joins:
+            _pauses += 1
+            gc.disable()
+    try:
+        yield
+    finally:
+        if joins:
+            with _pauses_lock:
+                _pauses -= 1
+                if not _pauses:
+                    gc.enable()

@@ -92,6 +92,7 @@ Typed = TypedRead | TypedUnion | TypedMutation
 def check_query(query: ast.Query, catalog: Catalog, source: str) -> Typed:
     """The typed query, or `TypeCheckError`."""
     names = Names(catalog, source, {p.name: p.type for p in query.parameters})
+    names.count_values(len(query.parameters), query.span)
     parameters = tuple(_parameter(catalog, source, p) for p in query.parameters)
     body = query.body
     if isinstance(body, ast.Mutation):
@@ -174,6 +175,7 @@ def _checked_part(
 ) -> TypedRead:
     """A read from the rows of a scope."""
     names = scope.names
+    names.count_values(len(body.projections) + len(body.orderings), body.span)
     pattern = check_pattern(scope, body.clauses)
     shown = spread(scope, body.projections, in_union=in_union)
     body = replace(body, projections=shown.projections)

@@ -4,12 +4,13 @@ Invariant: a plan depends on the text, the query's name and the schema's fingerp
 cached one is as good as a new one. Failures are not cached.
 """
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.near_names import did_you_mean
-from omnigraph.deferred import deferred
-from omnigraph.errors import BadRequest
+from omnigraph.deferred import deferred, uncollected_trees
+from omnigraph.errors import BadRequest, LimitExceeded, SourceError
 from omnigraph.language.query import ast
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.lru import Lru
@@ -28,23 +29,41 @@ else:
     require_unwritten = deferred("omnigraph.plan.matched_writes", "require_unwritten")
     Plan = deferred("omnigraph.plan.mutation_ir", "Plan")
 
-_PLANS_MAX = 1024
+_TEXTS_MAX = 2 << 20
+"""Characters of the texts whose plans are kept; a plan takes some 30 times the memory."""
+
+_TEXT_LEAST = 2 << 10
+"""What a text counts at least, so that no more than 1,024 plans are kept."""
+
+_PAUSE_FROM = 1 << 12  # characters of a text for which garbage collection pauses
 
 _Key = tuple[str, str | None, str]
-_plans: Lru[_Key, Plan] = Lru(_PLANS_MAX)
+_plans: Lru[_Key, tuple[Plan, int]] = Lru(_TEXTS_MAX, lambda kept: kept[1])
 
 
 def compile_query(text: str, catalog: Catalog, name: str | None = None) -> Plan:
     """The plan of the query called `name`, or of the only one there is."""
     key = (text, name, catalog.fingerprint)
-    plan = _plans.get(key)
-    if plan is None:
+    kept = _plans.get(key)
+    if kept is not None:
+        return kept[0]
+    # A tree of a long text has no cycles, and each full collection would walk all of it.
+    with uncollected_trees() if len(text) > _PAUSE_FROM else nullcontext():
         plan = _compile(text, catalog, name)
-        _plans.put(key, plan)
+    _plans.put(key, (plan, max(len(text), _TEXT_LEAST)))
     return plan
 
 
 def _compile(text: str, catalog: Catalog, name: str | None) -> Plan:
+    try:
+        return _parsed_plan(text, catalog, name)
+    except (SourceError, LimitExceeded) as error:
+        # The frames hold the tree: it is freed here, before collections go on and walk it.
+        error.__context__ = None
+        raise error.with_traceback(None) from None
+
+
+def _parsed_plan(text: str, catalog: Catalog, name: str | None) -> Plan:
     file = parse_queries(text)
     return plan_query(select_query(file, name), catalog, file.source)
 

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from omnigraph.plan import ir
+from omnigraph.query_limits import checkpoint
 from omnigraph.types import Scalar, ValueType
 
 _TRUTH = ValueType(Scalar.BOOL)
@@ -152,16 +153,31 @@ def substituted(expression: Any, known: Callable[[Any], ir.Expr | None]) -> Any:
     return replace(expression, **members)
 
 
+def size_of(part: Any, most: int) -> int:
+    """Return how many parts and items a plan has, counted no further than `most`."""
+    waiting, count = [part], 0
+    while waiting and count < most:
+        each = waiting.pop()
+        count += 1
+        if isinstance(each, tuple):
+            waiting.extend(each[:most])
+        elif is_dataclass(each):
+            waiting.extend(getattr(each, member.name) for member in fields(each))
+    return count
+
+
 Kind = TypeVar("Kind")
 
 
 def parts_of_kind(part: Any, kind: type[Kind]) -> Iterator[Kind]:
     """Every part of a plan that is of one class."""
-    if isinstance(part, kind):
-        yield part
-    if isinstance(part, tuple):
-        for each in part:
-            yield from parts_of_kind(each, kind)
-    elif is_dataclass(part):
-        for member in fields(part):
-            yield from parts_of_kind(getattr(part, member.name), kind)
+    waiting = [part]  # no generator in a generator: each level would pass every part on
+    while waiting:
+        checkpoint()
+        each = waiting.pop()
+        if isinstance(each, kind):
+            yield each
+        if isinstance(each, tuple):
+            waiting.extend(reversed(each))
+        elif is_dataclass(each):
+            waiting.extend(getattr(each, member.name) for member in reversed(fields(each)))

@@ -354,13 +354,14 @@ def is_compound(expression: ast.Expr) -> bool:
 
 def _parts(node: object) -> Iterator[object]:
     """An expression and everything inside it, blocks aside."""
-    if isinstance(node, tuple):
-        for each in node:
-            yield from _parts(each)
-    elif is_dataclass(node) and not isinstance(node, ast.CountBlock | ast.Exists):
-        yield node
-        for member in fields(node):
-            yield from _parts(getattr(node, member.name))
+    waiting = [node]  # no generator in a generator: each level would pass every part on
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, tuple):
+            waiting.extend(reversed(part))
+        elif is_dataclass(part) and not isinstance(part, ast.CountBlock | ast.Exists):
+            yield part
+            waiting.extend(getattr(part, member.name) for member in reversed(fields(part)))
 
 
 def has_aggregate(expression: ast.Expr) -> bool:

@@ -13,7 +13,7 @@ from omnigraph.language.query import ast
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan.expressions import terms_in
 from omnigraph.plan.ir import Computed, Expr, Member, Param, PathSlots, Slot, SlotRef, Var
-from omnigraph.query_limits import CONDITION_TERMS_MAX, QUERY_CLAUSES_MAX
+from omnigraph.query_limits import CONDITION_TERMS_MAX, QUERY_CLAUSES_MAX, QUERY_VALUES_MAX
 from omnigraph.types import Scalar, Span, ValueType
 
 _OPERATOR_WORDS = frozenset({"contains", "starts_with", "in", "is"})
@@ -79,6 +79,7 @@ class Names:
     _slots: int = 0
     _terms: int = 0
     _clauses: int = 0
+    _values: int = 0
 
     def anonymous(self) -> Var:
         """A variable no query can write."""
@@ -106,6 +107,15 @@ class Names:
             text = f"a query has more than {QUERY_CLAUSES_MAX} bindings, traversals and blocks"
             hint = "split the query, or unwind a list parameter"
             raise self.fail(span, text, code="T26", hint=hint)
+
+    def count_values(self, count: int, span: Span) -> None:
+        """Count columns and sort keys. Raises T26 if the query has too many."""
+        self._values += count
+        if self._values > QUERY_VALUES_MAX:
+            text = f"a query has more than {QUERY_VALUES_MAX} parameters, columns and sort keys"
+            raise self.fail(
+                span, text, code="T26", hint="pass a list as one parameter, return fewer columns"
+            )
 
     def compute(self, value: Expr, value_type: ValueType) -> Param:
         """The parameter that holds the value of an expression which reads no row."""

@@ -141,7 +141,7 @@ def test_a_failure_is_not_remembered() -> None:
 
 
 def test_memory_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling._plans, "weight_max", 4)
+    monkeypatch.setattr(compiling._plans, "weight_max", 4 * compiling._TEXT_LEAST)
     for number in range(20):
         compile_query(f"{ONE} // {number}", SCHEMA)
 

@@ -54,6 +54,7 @@ OF_ONE_OPERATION = {
     "plan/shares.py:_Leaves",
     "server/ui/query_pages.py:_Asked",
     "storage/external.py:ExternalBlobs",
+    "storage/lance/named_files.py:_Present",
     "storage/protocol/schema_write.py:SchemaWrite",
     "storage/protocol/write.py:Write",
     "storage/upkeep/cleanup.py:_Needs",

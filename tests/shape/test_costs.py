@@ -147,6 +147,14 @@ EXCEPTIONS = {
         pipeline/spark_load.py:_SIZE_UNKNOWN
         storage/lance/datasets.py:_LOCAL_BLOCK_BYTES storage/objects.py:_CHUNK_BYTES
     """,
+    "how often limits and the deadline are looked at, and what they count": """
+        deferred.py:_paused_at deferred.py:_pauses exec/read/codes.py:_LONG
+        exec/read/prepare.py:LARGE exec/read/reading.py:_COLUMN_BYTES_MAX
+        exec/values/analyse.py:_CHUNK exec/values/analyse.py:_PIECES_CHECKED
+        exec/values/arithmetic.py:_SHOWN_MAX exec/values/bounded.py:PIECE_BYTES
+        exec/values/bounded.py:_COLUMN_BYTES_MAX query_limits.py:FILTER_TERMS_MAX
+        query_limits.py:QUERY_VALUES_MAX storage/inspect.py:_LISTED_MAX
+    """,
     "both ends of a streaming write must agree": "pipeline/source_write.py:BUCKETS",
     "how many size classes a fold has": "storage/protocol/auto_compaction.py:_CLASSES",
     "caches of a process, made when it starts, of values that never change": """

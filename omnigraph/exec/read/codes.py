@@ -5,20 +5,27 @@ follows every number and equals itself; -0.0 equals 0.0; strings order by their 
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cmp_to_key
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import scalar_of
+from omnigraph.exec.limits import announce
 from omnigraph.exec.memory.cache import Cache
 from omnigraph.exec.memory.resident import ResidentTable
 from omnigraph.exec.read.members import MemberDomains
+from omnigraph.exec.values.bounded import PIECE_BYTES
 from omnigraph.exec.values.evaluate import Evaluator
 from omnigraph.exec.values.rows import Rows, as_numpy
 from omnigraph.exec.values.scalars import SCALARS
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
+from omnigraph.query_limits import checkpoint
+
+_LONG = 1 << 14
+"""Bytes of texts, on average, from which comparing them takes longer than calling Python does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,8 @@ def encoded(values: pa.Array) -> Codes:
         return Codes(np.full(len(values), -1), 0)
     if pa.types.is_floating(values.type):
         values = pa.array(sortable(values), mask=~present(values))
+    if pa.types.is_string(values.type) and values.nbytes > max(PIECE_BYTES, _LONG * len(values)):
+        return _encoded_long(values)
     dictionary = values.dictionary_encode()
     order = pc.array_sort_indices(dictionary.dictionary).to_numpy()
     ranks = np.empty(len(order) + 1, np.int64)
@@ -86,6 +95,29 @@ def encoded(values: pa.Array) -> Codes:
     if codes.null_count:
         codes = codes.fill_null(-1)
     return Codes(ranks[as_numpy(codes)], len(order))
+
+
+def _encoded_long(values: pa.Array) -> Codes:
+    """Long texts, with a check of the deadline before each is read or compared."""
+    announce(2 * values.nbytes)
+    texts = dict[int, bytes]()
+    for row, value in enumerate(values):
+        checkpoint()
+        if value.is_valid:
+            texts[row] = value.as_buffer().to_pybytes()
+
+    def compared(row: int, other: int) -> int:
+        checkpoint()
+        if texts[row] == texts[other]:
+            return 0
+        return 1 if texts[row] > texts[other] else -1
+
+    order = sorted(texts, key=cmp_to_key(compared))
+    codes, count = np.full(len(values), -1, np.int64), 0
+    for nth, row in enumerate(order):
+        count += nth > 0 and compared(order[nth - 1], row) != 0
+        codes[row] = count
+    return Codes(codes, count + bool(order))
 
 
 def _encoded_lists(values: pa.Array) -> Codes:

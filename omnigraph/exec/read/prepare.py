@@ -15,6 +15,7 @@ from omnigraph.exec.read.walk import WalkPlan, walk_plan_of
 from omnigraph.exec.read.walk_result import Tail, tail_of
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
+from omnigraph.plan.expressions import size_of
 from omnigraph.plan.middle_start import Step, is_counted_step
 from omnigraph.types import ValueType
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 else:
     in_shares = deferred("omnigraph.plan.shares", "in_shares")
 
+
+LARGE = 1 << 14
 
 _STAR_STEPS_MAX = 2
 """So many degrees, multiplied, stay within 64 bits."""
@@ -46,6 +49,12 @@ class PreparedPlan:
     embeds: bool  # a text is embedded on the way, which may take a while
     names: list[str]
     types: tuple[ValueType, ...]
+    size: int  # parts and items, up to `LARGE`
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes so much memory that it is not kept for later queries."""
+        return self.size >= LARGE
 
     @cached_property
     def shares(self) -> "Shares | None":
@@ -72,6 +81,7 @@ def prepare(plan: ir.ReadPlan) -> PreparedPlan:
         any(isinstance(s.ranking, ir.Nearest) and _is_text(s.ranking.query) for s in plan.scores),
         plan.output_names,
         tuple(column.type for column in plan.columns),
+        size_of(plan, LARGE),
     )
 
 

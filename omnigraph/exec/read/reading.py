@@ -59,6 +59,8 @@ class Reading:
         self.few_rows_max = COSTS.few_rows_max
         self._history = store.history
         self._prepared: dict[int, PreparedPlan] = {}
+        self._parts = 0  # of the plans in it
+        self._large: PreparedPlan | None = None  # the last one
         self._views: dict[tuple[str, str], TablesView] = {}
         self._epoch = 0
 
@@ -75,12 +77,11 @@ class Reading:
         watch = Watch(self.limits, stop, started)
         with watched_by(watch):
             given = given_of(plan, params, now_ms())
-        if plan.union is None:
-            return self._read(plan, given, snapshot, stop, watch.started)
-        results = list[QueryResult]()
-        for part in plan.union.parts:
-            results.append(self._read(part, given, snapshot, stop, watch.started))
-        return united(plan, results)
+            if plan.union is None:
+                return self._read(plan, given, snapshot, stop, watch.started)
+            parts = plan.union.parts
+            results = [self._read(part, given, snapshot, stop, watch.started) for part in parts]
+            return united(plan, results)
 
     def rows_of(self, plan: ir.ReadPlan, given: Given, snapshot: Snapshot) -> QueryResult:
         """The rows of a plan that is part of a request whose values are known."""
@@ -247,11 +248,18 @@ class Reading:
 
     def _prepare(self, plan: ir.ReadPlan) -> PreparedPlan:
         """The prepared plan, cached by identity: hashing a plan takes longer than a lookup may."""
-        known = self._prepared.get(id(plan))
+        known = self._prepared.get(id(plan), self._large)
         if known is None or known.plan is not plan:
-            if len(self._prepared) >= COSTS.prepared_plans_max:
+            known = prepare(plan)
+            if known.is_large:
+                self._large = known
+                return known
+            self._parts += known.size
+            is_full = len(self._prepared) >= COSTS.prepared_plans_max
+            if is_full or self._parts > COSTS.prepared_parts_max:
                 self._prepared.clear()
-            known = self._prepared[id(plan)] = prepare(plan)
+                self._parts = known.size
+            self._prepared[id(plan)] = known
         return known
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ class Run:
             return self._finished(group, perf_counter())
         small, ops, rows = self._walk or self._walked()
         if small is not None:
-            if not self.prepared.embeds:
+            if not self.prepared.embeds and not self.prepared.is_large:
                 self.context.tables.small.add(self.prepared)
             return small
         return self._tabled(ops, rows)

@@ -129,33 +129,43 @@ def _start_of(op: ir.PatternOp, tables: dict[ir.Var, TableKey]) -> _Step | None:
         return None
     tables[op.out] = op.table
     parts = op.where.parts if isinstance(op.where, ir.And) else (op.where,)
-    choices: list[tuple[ir.Expr, list[RowComparison]]] = []
-    for part in points_in(op.where):
-        others = [comparison_of(other) for other in parts if other is not part]
-        rest = [other for other in others if other is not None]
-        if len(rest) == len(others):
-            choices.append((part, rest))
-    return _Start(op, choices) if choices else None
+    place = {id(part): nth for nth, part in enumerate(parts)}
+    points = {place[id(part)]: part for part in points_in(op.where)}
+    comparisons = [comparison_of(part) for part in parts]
+    others = [nth for nth, comparison in enumerate(comparisons) if comparison is None]
+    # Every conjunct but the point itself must be a comparison of row values.
+    choices: dict[int, ir.Expr] = {
+        nth: part for nth, part in points.items() if not others or others == [nth]
+    }
+    return _Start(op, choices, comparisons) if choices else None
 
 
 class _Start:
     """The nodes of a point lookup."""
 
-    def __init__(self, op: ir.NodeScan, choices: list[tuple[ir.Expr, list[RowComparison]]]) -> None:
+    def __init__(
+        self,
+        op: ir.NodeScan,
+        choices: dict[int, ir.Expr],
+        comparisons: list[RowComparison | None],
+    ) -> None:
         self._op = op
-        self._choices = choices
+        self._choices = choices  # points by their place among the conjuncts
+        self._comparisons = comparisons
 
     def __call__(self, frame: Frame, walk: Walk) -> Frame | None:
         nodes = walk.nodes(self._op.table)
         if nodes is None:
             return None
         cache = walk.tables.holdings.cache
-        for part, rest in self._choices:
+        for nth, part in self._choices.items():
             positions = pointed_at(nodes, cache, part, walk.given)
             if positions is None:
                 continue
             if len(positions) > walk.rows_max:
                 return None
+            others = (*self._comparisons[:nth], *self._comparisons[nth + 1 :])
+            rest = [other for other in others if other is not None]
             out = self._op.out
             start = Frame(len(positions), {out: positions.tolist()}, {out: nodes})
             return _kept(start, rest, walk)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.costs import COSTS
+from omnigraph.query_limits import checkpoint
 
 
 def within_edits(word: str, words: Sequence[str], edits_max: int) -> list[int]:
@@ -36,6 +37,7 @@ def _distances(
     # word, far outside the band that can still come back to `edits_max`.
     above = [np.full(len(words), min(j, far), dtype=np.int64) for j in range(longest + 1)]
     for i, letter in enumerate(map(ord, word), start=1):
+        checkpoint()
         row = [np.full(len(words), min(i, far), dtype=np.int64)]
         for j in range(1, longest + 1):
             if abs(i - j) > edits_max:

@@ -40,7 +40,7 @@ INDEX_PARAMETERS: dict[str, Any] = {
 
 _PIECE = re.compile("[^ ]+")
 _CHUNK = 1 << 16  # characters between two looks at the deadline
-_PIECES_CHECKED = 1024
+_PIECES_CHECKED = 64
 _PIECE_BYTES_END = 40
 _TERMS_KEPT = 1 << 20
 

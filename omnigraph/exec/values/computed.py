@@ -19,6 +19,7 @@ from omnigraph.exec.values.scalars import SCALARS, JsonForm
 from omnigraph.lru import Lru
 from omnigraph.plan import ir, mutation_ir
 from omnigraph.plan.expressions import type_of
+from omnigraph.query_limits import checkpoint
 from omnigraph.types import ValueType
 
 
@@ -28,6 +29,7 @@ def given_of(plan: mutation_ir.Plan, params: Mapping[str, ir.Constant], now_ms: 
         return Given(params, now_ms)
     values = dict(params)
     for parameter in plan.parameters:
+        checkpoint()
         if parameter.name not in values and parameter.default is not None:
             values[parameter.name] = evaluated(parameter.default, Given({}, now_ms))
     held = 0

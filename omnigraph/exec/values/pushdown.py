@@ -15,7 +15,7 @@ from omnigraph.exec.values.scalars import SCALARS, quoted
 from omnigraph.light_dataclass import dataclass
 from omnigraph.plan import ir
 from omnigraph.plan.expressions import conjunction, depth_of, terms_in
-from omnigraph.query_limits import CONDITION_TERMS_MAX, FILTER_DEPTH_MAX
+from omnigraph.query_limits import FILTER_DEPTH_MAX, FILTER_TERMS_MAX
 from omnigraph.types import FLOATS, NUMERICS, Scalar, ValueType
 
 NameOf = Callable[[ir.Column], str | None]
@@ -46,7 +46,7 @@ def push_down(where: ir.Expr | None, given: Given, name_of: NameOf) -> Pushed:
     filters, rest, terms = list[str](), list[ir.Expr](), 0
     for part in where.parts if isinstance(where, ir.And) else (where,):
         size = terms_in(part)
-        fits = terms + size <= CONDITION_TERMS_MAX and depth_of(part) <= FILTER_DEPTH_MAX
+        fits = terms + size <= FILTER_TERMS_MAX and depth_of(part) <= FILTER_DEPTH_MAX
         text = writer.condition(part) if fits else None
         if text is None:
             rest.append(part)

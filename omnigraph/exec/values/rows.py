@@ -13,6 +13,7 @@ import pyarrow as pa
 from omnigraph.light_dataclass import dataclass
 from omnigraph.number_arrays import to_arrow
 from omnigraph.plan import ir
+from omnigraph.query_limits import checkpoint
 from omnigraph.types import TableKey
 
 Positions = np.ndarray
@@ -63,10 +64,15 @@ class Rows:
 
     def take(self, rows: np.ndarray) -> "Rows":
         """These rows, in this order, as often as they are named."""
-        chosen = {slot: values.take(pa.array(rows)) for slot, values in self.slots.items()}
-        return Rows(
-            len(rows), {var: bound.take(rows) for var, bound in self.bindings.items()}, chosen
-        )
+        chosen = dict[ir.Slot, pa.Array]()
+        for slot, values in self.slots.items():
+            checkpoint()
+            chosen[slot] = values.take(pa.array(rows))
+        bindings = dict[ir.Var, BoundEntities]()
+        for var, bound in self.bindings.items():  # may be hundreds, of many rows
+            checkpoint()
+            bindings[var] = bound.take(rows)
+        return Rows(len(rows), bindings, chosen)
 
     def between(self, first: int, end: int) -> "Rows":
         """The rows from one to before another; they share the memory."""

@@ -16,6 +16,8 @@ import omnigraph as og
 from omnigraph import query_limits
 from omnigraph.errors import LimitExceeded, ParseError, TypeCheckError
 from omnigraph.exec.limits import Stop
+from omnigraph.exec.read.prepare import LARGE, prepare
+from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.schema import backfill
 from omnigraph.exec.values import pushdown
 from omnigraph.exec.values.constants import Given
@@ -23,7 +25,7 @@ from omnigraph.exec.values.pushdown import push_down
 from omnigraph.exec.values.sql_bounds import require_bounded_sql
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.plan import ir, lower
-from omnigraph.plan.compile import plan_query
+from omnigraph.plan.compile import compile_query, plan_query
 from omnigraph.plan.expressions import depth_of, terms_in
 from omnigraph.types import PropertyId, Scalar, ValueType
 
@@ -48,7 +50,8 @@ def names(graph: og.Graph, text: str) -> list[str]:
     return sorted(row["name"] for row in graph.query(text).rows)
 
 
-MANY = 40_000
+MANY = 33_000
+"""Lance ended the process at 32,768 alternatives."""
 _CHILD = """
 import sys, omnigraph as og
 graph = og.open(sys.argv[1])
@@ -128,7 +131,7 @@ def _condition(random_: random.Random, levels: int) -> ir.Expr:
 def test_no_filter_exceeds_what_lance_was_measured_to_follow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pushdown, "CONDITION_TERMS_MAX", 30)
+    monkeypatch.setattr(pushdown, "FILTER_TERMS_MAX", 30)
     random_ = random.Random(1)
     refused = 0
     for _ in range(300):
@@ -239,12 +242,54 @@ def test_a_query_of_too_many_clauses_is_refused(graph: og.Graph) -> None:
         graph.query(f"query q() {{ match {{ $p: P }} {stages} return {{ $p.name }} }}")
 
 
+def test_a_query_of_too_many_columns_is_refused(graph: og.Graph) -> None:
+    columns = ", ".join(f"$p.age as a{n}" for n in range(4_097))
+    parameters = ", ".join(f"$a{n}: I64 = {n}" for n in range(4_097))
+    for text in (
+        read("", columns),
+        f"query q({parameters}) {{ match {{ $p: P }} return {{ $p.name }} }}",
+    ):
+        with pytest.raises(TypeCheckError, match="more than 4096 parameters") as caught:
+            graph.query(text)
+        assert caught.value.code == "T26"
+
+
 def test_as_many_clauses_as_are_allowed_run(graph: og.Graph) -> None:
     text = read(" ".join(f"$p{n}: P {{ age: {n % 20} }}" for n in range(511)))
     assert len(names(graph, text)) == 20
     stages = " ".join(f"with {{ $p, $p.age as a{n} }} match {{ $a{n} > 1 }}" for n in range(170))
     text = f"query q() {{ match {{ $p: P }} {stages} return {{ $p.name as name }} }}"
     assert len(names(graph, text)) == 18
+
+
+def test_preparing_a_plan_takes_work_in_proportion_to_its_conditions(graph: og.Graph) -> None:
+    def compared(count: int) -> int:
+        calls = 0
+        conditions = " ".join(f'$p.name = "p{n}"' for n in range(count))
+        plan = compile_query(read(conditions), graph.schema.catalog)
+
+        def trace(frame, event, _argument):  # type: ignore[no-untyped-def]
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(trace)
+        try:
+            prepare(plan)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert compared(400) < 6 * compared(100)
+
+
+def test_large_plans_are_not_kept(graph: og.Graph) -> None:
+    reading = Reading(graph._store)
+    for number in range(3):
+        listed = ", ".join(str(n + number) for n in range(LARGE))
+        plan = compile_query(read(f"$p.age in [{listed}]"), graph.schema.catalog)
+        assert len(reading.run(plan, {}, graph.snapshot())) == 20 - number
+    assert reading._prepared == {}
+    assert len(reading._view(graph.snapshot()).small) == 0
 
 
 def test_planning_ends_at_the_deadline(graph: og.Graph) -> None:

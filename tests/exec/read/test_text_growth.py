@@ -14,6 +14,7 @@ import omnigraph as og
 from omnigraph import query_limits
 from omnigraph.errors import ExpressionFailed, LimitExceeded
 from omnigraph.exec.limits import Limits, Stop, Watch, watched_by
+from omnigraph.exec.read import codes
 from omnigraph.exec.read.reading import Reading
 from omnigraph.exec.values import bounded
 from omnigraph.exec.values.bounded import bytes_of_rows, in_pieces, repeat
@@ -45,7 +46,7 @@ def returned(expression: str) -> str:
     return f"query q() {{ match {{ $p: P }} return {{ {expression} as x }} }}"
 
 
-BIG = 'replace("' + "a" * 1000 + '", "a", "' + "b" * 5000 + '")'  # 5 MB
+BIG = 'replace("' + "a" * 1000 + '", "a", "' + "b" * 3500 + '")'  # 3.5 MB
 GROWING = {
     "nested replace": returned(nested("$p.note")),
     "of a constant": returned(nested('"a"')),
@@ -206,3 +207,16 @@ def test_one_text_has_a_limit_of_its_own() -> None:
     assert len(KERNELS["concat"]([half, half], TEXT)[0].as_py()) == query_limits.TEXT_BYTES_MAX
     with pytest.raises(LimitExceeded, match="bytes of one text of concat"):
         KERNELS["concat"]([half, half, pa.array(["a"])], TEXT)
+
+
+def test_long_texts_have_the_codes_that_short_ones_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    random_ = random.Random(3)
+    for _ in range(20):
+        texts = [random_.choice(["", "a", "ab", "b", "ä", "雪", None]) for _ in range(9)]
+        values = pa.array(texts, pa.string())
+        short = codes.encoded(values)
+        with monkeypatch.context() as patched:
+            patched.setattr(codes, "PIECE_BYTES", -1)
+            patched.setattr(codes, "_LONG", -1)
+            long = codes.encoded(values)
+        assert (long.of_rows.tolist(), long.count) == (short.of_rows.tolist(), short.count)

@@ -126,8 +126,9 @@ def hold(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(COSTS, "key_passes_max", 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
-        for text in (POINT, FRIENDS, COUNT, NEAR):
-            graph.query(text, {"n": "Ada", "c0": "Acme", "v": [3.0, 1.0]})
+        given: dict[str, dict[str, Any]] = {POINT: {}, FRIENDS: {"c0": "Acme"}, COUNT: {}}
+        for text, more in {**given, NEAR: {"v": [3.0, 1.0]}}.items():
+            graph.query(text, {"n": "Ada", **more})
 
 
 def test_a_small_query_runs_without_an_operator(
