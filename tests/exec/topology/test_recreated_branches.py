@@ -24,7 +24,7 @@ KEYS = "query q() { match { $p: P } return { $p.key as key } }"
 def _every_table_is_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", -1)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", -1)
 
 
 def rows(name: str, count: int = 20) -> pa.Table:

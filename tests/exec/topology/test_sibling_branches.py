@@ -32,7 +32,7 @@ def siblings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]
     lineage finds that of `other` first."""
     monkeypatch.setenv("OMNIGRAPH_TOPOLOGY_ROWS_MIN", "0")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("omnigraph.exec.topology.build.TOUCHED_FEW", -1)
+    monkeypatch.setattr(COSTS, "commit_file_rows_max", -1)
     everything = DerivedFiles.everything
 
     def other_first(self: DerivedFiles) -> list[DerivedEntry]:
