@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.errors import Reclaimed
 from omnigraph.graph import Graph
 from omnigraph.storage.derived.derived_folder import DerivedFiles, line_name

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph.costs import COSTS
 from omnigraph.graph import Graph
 from omnigraph.storage.derived.derived_folder import NODES, DerivedEntry, DerivedFiles, line_name
 from omnigraph.types import TableKey
