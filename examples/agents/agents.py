@@ -82,7 +82,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
     """The result of a tool."""
     done = await client.call_tool(tool, arguments)
     if done.is_error:
-        raise Refused(done.structured_content)
+        raise Refused(json.loads(done.content[0].text))  # an error is text alone
     return done.structured_content
 
 
